@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose turn is next on one GPU. Pure: time comes as an argument. jigsawd keeps one per GPU; jigsaw sim the same.
+#ifndef JIGSAW_CORE_TIMESLICE_HPP
+#define JIGSAW_CORE_TIMESLICE_HPP
+
+#include "plugin/core/job.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace jigsaw::core {
+
+/// Least normalised progress first: progress counts isolated iterations (turns of a full iteration) over weight since
+/// the process became a rival; a newcomer starts at the least progress present. Ties, and requests less than kTieNs
+/// apart when progress is equal, go by (job start, job id): nodes choose alike without talking.
+class TurnQueue {
+  public:
+    using ProcessId = std::uint64_t; ///< jigsawd's own number of a process
+    static constexpr std::uint64_t kTieNs = 1000000;
+
+    struct Process {
+        ProcessId id = 0;
+        JobId job = 0;
+        std::uint64_t job_start_ns = 0;
+        double weight = 1;
+        double guaranteed_share = 0; ///< floor of the share of turns, 0..1
+    };
+
+    void add(const Process &process);
+    void remove(ProcessId id);
+    void want(ProcessId id, std::uint64_t now_ns); ///< asks for a turn
+    void cancel(ProcessId id);                     ///< no longer asks
+    /// The process to grant now, nullopt when nobody asks or somebody holds. Granting is the caller's: call granted().
+    std::optional<ProcessId> next(std::uint64_t now_ns) const;
+    void granted(ProcessId id, std::uint64_t now_ns);
+    /// The holder gave back; `iterations` it advanced (1, or a fraction for accumulation and evaluation turns).
+    void released(ProcessId id, std::uint64_t now_ns, double iterations);
+    std::optional<ProcessId> holder() const { return holder_; }
+    std::size_t size() const { return entries_.size(); }
+    double progress(ProcessId id) const;
+    /// max(1 s, 4 x the longest of the last 100 turns) of the process.
+    std::uint64_t lease_ns(ProcessId id) const;
+
+  private:
+    struct Entry {
+        Process process;
+        double progress = 0;
+        bool wants = false;
+        std::uint64_t want_ns = 0, granted_ns = 0;
+        std::vector<std::uint64_t> turns_ns; ///< ring of the last 100
+        std::size_t next_turn = 0;
+    };
+    Entry *find(ProcessId id);
+    const Entry *find(ProcessId id) const;
+    std::vector<Entry> entries_;
+    std::optional<ProcessId> holder_;
+};
+
+} // namespace jigsaw::core
+#endif

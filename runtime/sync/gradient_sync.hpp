@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partial gradient sync: each block's mean over the ranks that computed it, delivered to all ranks, overlapped with
+// backward. runtime/sync/README in docs/architecture.md; costs as formulas of depth there.
+#ifndef JIGSAW_SYNC_GRADIENT_SYNC_HPP
+#define JIGSAW_SYNC_GRADIENT_SYNC_HPP
+
+#include "runtime/collective/collective.hpp"
+#include "runtime/plan/contributors.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace jigsaw::sync {
+
+enum class DataType : std::uint32_t { float32 = 0, float64 = 1 };
+
+/// One flat, contiguous gradient buffer per block; .grad of its parameters are views into it. Borrowed.
+struct BlockBuffer {
+    void *data = nullptr;
+    std::size_t count = 0; ///< elements
+    DataType type = DataType::float32;
+};
+
+/// How a block is reduced and delivered; every one is exact and sums contributors in ascending rank order, so that
+/// results do not depend on the strategy, and full depth equals a serial sum in rank order bit for bit.
+enum class Strategy : std::uint32_t {
+    automatic = 0,      ///< chosen by plan per block: the default
+    scatter_gather = 1, ///< reduce-scatter among contributors, all-gather to all: (m + k - 2) B in total
+    chain = 2,          ///< pipelined chain: along the contributors, then along the others
+    full_all_reduce = 3 ///< zero-filled all-reduce over all ranks: 2 (k - 1) B; the baseline
+};
+const char *strategy_name(Strategy strategy); ///< "default", "scatter-gather", "chain", "full"
+
+/// Order of calls per iteration: begin(plan), block_ready(b) for each block this rank computed (any order, any thread,
+/// never blocks), wait(). One background thread does the communication, blocks nearest the loss first on all ranks.
+class GradientSync {
+  public:
+    GradientSync(collective::Collective &world, std::vector<BlockBuffer> blocks, Strategy strategy);
+    ~GradientSync();
+    GradientSync(const GradientSync &) = delete;
+
+    /// Buffers of blocks this rank does not contribute to are received into as soon as peers send.
+    void begin(const plan::IterationPlan &plan);
+    void block_ready(std::uint32_t block);
+    /// Blocks until every block with a contributor holds the mean. Throws jigsaw::Error naming rank, peer, block and
+    /// iteration. After an error the object only throws.
+    void wait(std::chrono::milliseconds timeout);
+    /// True once nothing is in flight (never blocks).
+    bool idle() const;
+    std::uint64_t payload_bytes_sent() const;
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+} // namespace jigsaw::sync
+#endif
