@@ -23,16 +23,20 @@ struct Registration {
 };
 
 std::string format_registration(const Registration &record);
-/// Validates everything; false: one line in *ret_why ("path:line: key: what is wrong" without the path).
+/// Validates everything; false: one line in *ret_why ("line: key: what is wrong"), *ret_record untouched.
 bool parse_registration(Registration *ret_record, std::string *ret_why, const std::string &text);
+/// A list of GPU indices as Slurm writes SLURM_JOB_GPUS ("0,1,3" or "0-3,7"), ascending and each once; "" is no GPU.
+bool parse_gpu_list(std::vector<int> *ret_gpus, const std::string &text);
+std::string format_gpu_list(const std::vector<int> &gpus);
 /// "<job_id>.<restart_count>" and back.
 std::string registration_file_name(core::JobId job_id, std::uint32_t restart_count);
 bool parse_registration_file_name(core::JobId *ret_job_id, std::uint32_t *ret_restart, const std::string &name);
 
-/// <run_dir>/<node>, .../jobs, .../tokens, .../socket; run_dir "/run/jigsaw" unless configured.
+/// <run_dir>/<node>, .../jobs, .../tokens, .../socket, .../lock, .../log; run_dir "/run/jigsaw" unless configured.
 struct NodePaths {
     std::string base, jobs, tokens, socket, lock, log;
 };
+/// Throws std::invalid_argument for a node name that is no plain word (it becomes a folder) or a relative run_dir.
 NodePaths node_paths(const std::string &run_dir, const std::string &node_name);
 
 /// 32 random bytes as hex; throws std::system_error. SHA-256 of a text as hex.
