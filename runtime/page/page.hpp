@@ -9,6 +9,7 @@
 #include <jigsaw/page.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace jigsaw::page {
@@ -49,6 +50,11 @@ struct ProcessPages {
     Mapped<jigsaw_report_page_t> report;
 };
 ProcessPages map_pages(int directive_fd, int report_fd);
+
+/// Empty when the page's header is one that this library understands, else what is wrong with it. `magic` is
+/// JIGSAW_PAGE_MAGIC_DIRECTIVE or _REPORT. The readers below ask it every time: a process may overwrite its report page.
+std::string header_problem(const jigsaw_directive_page_t *page, std::uint32_t magic);
+std::string header_problem(const jigsaw_report_page_t *page, std::uint32_t magic);
 
 /// What a page holds under its seq counter, as plain values.
 struct DirectiveView {
