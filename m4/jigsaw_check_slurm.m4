@@ -5,7 +5,7 @@
 # refuses a plugin whose major.minor.micro differs. So three numbers must be equal, or configure stops: the source's
 # META, the installed slurm_version.h, and `slurmctld -V`.
 #
-# Sets SLURM_CPPFLAGS, SLURM_SOURCE_CPPFLAGS, SLURM_VERSION, slurmplugindir; conditionals HAVE_SLURM_HEADERS and
+# Sets SLURM_CPPFLAGS, SLURM_SOURCE_CPPFLAGS, SLURM_SOURCE_DIR, SLURM_VERSION, slurmplugindir; conditionals HAVE_SLURM_HEADERS and
 # HAVE_SLURM_SOURCE.
 
 # _JIGSAW_SLURM_HEADER_VERSION: the number in slurm_version.h, 0x160508 -> 22.05.8, in jigsaw_slurm_header.
@@ -75,6 +75,7 @@ AC_DEFUN([_JIGSAW_SLURM_SOURCE], [
             [AC_MSG_ERROR([Slurm versions differ: the source in $with_slurm_source is $jigsaw_slurm_source, the installed slurmctld ($SLURMCTLD) is $jigsaw_slurm_daemon; a select plugin works only with exactly its own version. Give the source of the installed Slurm (scripts/build fetches it) or leave out --with-slurm-source])])
         have_SLURM_SOURCE=yes
         SLURM_SOURCE_CPPFLAGS="-isystem $with_slurm_source"
+        SLURM_SOURCE_DIR=$with_slurm_source
     ])
 ])
 
@@ -87,6 +88,7 @@ AC_DEFUN([JIGSAW_CHECK_SLURM], [
     have_SLURM_SOURCE=no
     SLURM_CPPFLAGS=
     SLURM_SOURCE_CPPFLAGS=
+    SLURM_SOURCE_DIR=
     jigsaw_why_SLURM_HEADERS="slurm/spank.h not found; install libslurm-dev or give --with-slurm=PREFIX"
     jigsaw_why_SLURM_SOURCE=$jigsaw_why_SLURM_HEADERS
     AS_CASE([$with_slurm],
@@ -110,6 +112,7 @@ AC_DEFUN([JIGSAW_CHECK_SLURM], [
     SLURM_VERSION=$jigsaw_slurm_header
     AC_SUBST([SLURM_CPPFLAGS])
     AC_SUBST([SLURM_SOURCE_CPPFLAGS])
+    AC_SUBST([SLURM_SOURCE_DIR])
     AC_SUBST([SLURM_VERSION])
     AM_CONDITIONAL([HAVE_SLURM_HEADERS], [test "x$have_SLURM_HEADERS" = xyes])
     AM_CONDITIONAL([HAVE_SLURM_SOURCE], [test "x$have_SLURM_SOURCE" = xyes])
