@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# For tests in which real training processes share GPUs: a cluster with jigsawd on every node, and toy_train jobs.
+#
+#   . "$(dirname "$0")/runtime.sh"
+#   start_shared_cluster            # 2 nodes, 1 GPU each, jigsawd on both
+#   a=$(toy a --spb=2 -- --iterations 500)
+#   ok "a ends well" ended_well "$a" a
+#
+# toy NAME SBATCH-OPTIONS -- TOY-OPTIONS: a job of two ranks, one on each node; output in $CLUSTER_DIR/out/NAME.out, metrics
+# in NAME-rank<r>.jsonl, the open iteration of a rank in NAME-at<r>. toy_pid NAME RANK; reached NAME RANK ITERATION.
+
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+. "$here/../../scripts/lib/agents.sh"
+
+: "${top_builddir:=$here/../../build}"
+TOY=$top_builddir/tests/integration/toy_train
+REPLAY=$top_builddir/tests/model/replay
+AGENT_BIN=$top_builddir/jigsawd
+CLUSTER_NODES=2 CLUSTER_GPUS=1 CLUSTER_CPUS=8
+
+start_shared_cluster() {
+    [ -x "$TOY" ] || skip_all "toy_train is not built in $top_builddir"
+    [ -x "$AGENT_BIN" ] || skip_all "jigsawd is not built in $top_builddir"
+    CLUSTER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/jigsaw-test.XXXXXX") || bail_out "no folder"
+    CLUSTER_PLUGSTACK="required ${JIGSAW_PLUGINS:-$(cluster_slurm_plugins)}/spank_jigsaw.so run_dir=$CLUSTER_DIR/jigsaw"
+    start_cluster
+    mkdir -p "$CLUSTER_DIR/out"
+    chmod 1777 "$CLUSTER_DIR/out"
+    agents_start >&2 || bail_out "jigsawd does not start"
+}
+
+toy() {
+    local name=$1 out=$CLUSTER_DIR/out options=()
+    shift
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    rm -f "$out/$name"[-.]*
+    slurm sbatch --parsable --job-name="$name" -N2 -n2 --ntasks-per-node=1 --gres=gpu:1 -o "$out/$name.out" "${options[@]}" \
+        --wrap "export MASTER_ADDR=127.0.0.1; exec srun --kill-on-bad-exit=0 $TOY --metrics $out/$name-rank{rank}.jsonl --progress $out/$name-at{rank} $*"
+}
+toy_at() { local at; at=$(cat "$CLUSTER_DIR/out/$1-at$2" 2>/dev/null); echo "${at:--1}"; }
+_reached() { [ "$(toy_at "$1" "$2")" -ge "$3" ]; }
+reached() { wait_for "${REACH_S:-30}" _reached "$@"; }
+# The training process of a rank, not its forked children.
+toy_pid() {
+    local entry
+    for entry in /proc/[0-9]*; do
+        tr '\0' '\n' <"$entry/environ" 2>/dev/null | grep -qx "SLURM_PROCID=$2" || continue
+        tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -q "toy_train.*$CLUSTER_DIR/out/$1-" || continue
+        tr '\0' ' ' <"/proc/$(awk '/^PPid/ { print $2 }' "$entry/status")/cmdline" | grep -q toy_train && continue
+        echo "${entry#/proc/}"
+        return 0
+    done
+    return 1
+}
+step_pid() { # slurmstepd of the training step of job JOB on node n1
+    local entry
+    for entry in /proc/[0-9]*; do
+        tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -q "^slurmstepd: \[$1\.0\]" && { echo "${entry#/proc/}"; return 0; }
+    done
+    return 1
+}
+ended_well() { # JOB NAME
+    wait_for 60 job_over "$1" && job_is "$1" COMPLETED && [ "$(grep -c 'parameters are right' "$CLUSTER_DIR/out/$2.out")" = 2 ] && return 0
+    say "job $1 ($2) is $(job_field "$1" JobState); its output:"
+    tail -n 8 "$CLUSTER_DIR/out/$2.out" | sed 's/^/#   /' >&3
+    return 1
+}
+output_says() { wait_for "${SAYS_S:-20}" grep -Eq "$2" "$CLUSTER_DIR/out/$1.out"; }
+agent_says() { wait_for 10 grep -Eq "$2" "$(agent_log "$1")"; }
+records_gone() { # nothing of a job is left on a node
+    [ -z "$(find "$(agent_run_dir)" -name "$1.*" 2>/dev/null)" ]
+}
+replay_accepts() { "$REPLAY" "$(agent_trace "$1")" >&2; }

@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Two sharing jobs on the same GPUs of two nodes: turns, agreed depths, right results, a log that the model accepts.
+. "$(dirname "$0")/runtime.sh"
+start_shared_cluster
+
+a=$(toy a --spb=2 -- --iterations 600 --forward-us 1000 --backward-us 3000)
+ok "a runs" running "$a"
+ok "a reaches iteration 3" reached a 0 3
+b=$(toy b --spb=2 -- --iterations 600 --forward-us 1000 --backward-us 3000)
+ok "b runs beside it" running "$b"
+is "a holds GPU 0 of n1" "$(job_gpus "$a" n1)" 0
+is "b holds the same GPU of n1" "$(job_gpus "$b" n1)" 0
+is "b holds the same GPU of n2" "$(job_gpus "$b" n2)" 0
+c=$(submit --gres=gpu:1 -N1)
+ok "a job that does not share waits" pending "$c"
+ok "a's parameters are right at the end" ended_well "$a" a
+ok "b's parameters are right at the end" ended_well "$b" b
+ok "the job that does not share runs afterwards" running "$c"
+cancel "$c"
+
+depths() { sed -n 's/.*"depth":\([0-9]*\).*/\1/p' "$CLUSTER_DIR/out/$1-rank$2.jsonl" | sort -n | uniq | tr '\n' ' '; }
+is "rank 0 of a ran full depth and the last block only" "$(depths a 0)" "1 4 "
+is "rank 1 of b ran full depth and the last block only" "$(depths b 1)" "1 4 "
+# In every iteration at least one worker computed everything.
+paired() { paste -d' ' <(sed -n 's/.*"depth":\([0-9]*\).*/\1/p' "$CLUSTER_DIR/out/$1-rank0.jsonl") \
+    <(sed -n 's/.*"depth":\([0-9]*\).*/\1/p' "$CLUSTER_DIR/out/$1-rank1.jsonl"); }
+nok "in no iteration of a were both workers shallow" grep -qx '1 1' <(paired a)
+for node in 1 2; do
+    turns=$(grep -c '"event":"grant"' "$(agent_trace $node)")
+    ok "jigsawd of n$node granted turns ($turns)" test "$turns" -gt 300
+    ok "the model accepts the gate log of n$node" replay_accepts $node
+done
+ok "no record of a is left" wait_for 10 records_gone "$a"
+ok "no record of b is left" wait_for 10 records_gone "$b"
+done_testing
