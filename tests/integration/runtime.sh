@@ -13,21 +13,29 @@
 . "$here/../../scripts/lib/agents.sh"
 
 : "${top_builddir:=$here/../../build}"
-TOY=$top_builddir/tests/integration/toy_train
+PREFIX=${JIGSAW_PREFIX:-/usr/local} # where `make install` put jigsawd and libjigsaw
 REPLAY=$top_builddir/tests/model/replay
-AGENT_BIN=$top_builddir/jigsawd
+AGENT_BIN=$PREFIX/sbin/jigsawd
 CLUSTER_NODES=2 CLUSTER_GPUS=1 CLUSTER_CPUS=8
 
 start_shared_cluster() {
-    [ -x "$TOY" ] || skip_all "toy_train is not built in $top_builddir"
-    [ -x "$AGENT_BIN" ] || skip_all "jigsawd is not built in $top_builddir"
+    local toy=$top_builddir/tests/integration/toy_train
+    [ ! -x "${toy%/*}/.libs/toy_train" ] || toy=${toy%/*}/.libs/toy_train # the program itself, not libtool's wrapper
+    [ -x "$toy" ] || skip_all "toy_train is not built in $top_builddir (make check-programs)"
+    [ -x "$AGENT_BIN" ] || skip_all "$AGENT_BIN is missing (make install, or set JIGSAW_PREFIX)"
     CLUSTER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/jigsaw-test.XXXXXX") || bail_out "no folder"
-    CLUSTER_PLUGSTACK="required ${JIGSAW_PLUGINS:-$(cluster_slurm_plugins)}/spank_jigsaw.so run_dir=$CLUSTER_DIR/jigsaw"
+    CLUSTER_PLUGSTACK="required $(plugin_folder)/spank_jigsaw.so run_dir=$CLUSTER_DIR/jigsaw"
     start_cluster
-    mkdir -p "$CLUSTER_DIR/out"
+    # Other users run it too, and cannot look into a build tree in someone's home.
+    mkdir -p "$CLUSTER_DIR/out" "$CLUSTER_DIR/bin"
+    chmod 755 "$CLUSTER_DIR" "$CLUSTER_DIR/bin"
     chmod 1777 "$CLUSTER_DIR/out"
+    install -m 755 "$toy" "$CLUSTER_DIR/bin/toy_train"
+    TOY="env LD_LIBRARY_PATH=$PREFIX/lib $CLUSTER_DIR/bin/toy_train"
     agents_start >&2 || bail_out "jigsawd does not start"
 }
+
+plugin_folder() { echo "${JIGSAW_PLUGINDIR:-$(cluster_slurm_plugins)}"; }
 
 toy() {
     local name=$1 out=$CLUSTER_DIR/out options=()
