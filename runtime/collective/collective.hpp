@@ -15,10 +15,14 @@
 
 namespace jigsaw::collective {
 
-/// An operation in flight. wait() throws jigsaw::Error {JIGSAW_PEER_LEFT | JIGSAW_TIMEOUT} naming the peer.
+/// An operation in flight. Both waits throw jigsaw::Error {JIGSAW_PEER_LEFT} naming the rank that is gone. Destroying a
+/// request that has not completed cancels it: the buffer is not touched any more, the world is of no more use.
 class Request {
   public:
     virtual ~Request() = default;
+    /// True when complete; false when `limit` passed first, which costs nothing: wait again.
+    virtual bool wait_for(std::chrono::milliseconds limit) = 0;
+    /// Like wait_for(), and JIGSAW_TIMEOUT naming the peer when `timeout` passed first.
     virtual void wait(std::chrono::milliseconds timeout) = 0;
 };
 
@@ -32,12 +36,17 @@ class Collective {
     /// The buffer must live and stay unchanged until wait() returned.
     virtual std::unique_ptr<Request> send(int peer, std::uint64_t tag, const void *data, std::size_t bytes) = 0;
     virtual std::unique_ptr<Request> receive(int peer, std::uint64_t tag, void *data, std::size_t bytes) = 0;
-    /// Make every pending and later operation of this rank fail soon; idempotent; any thread.
+    /// Make every pending and later operation of this rank fail soon, and those of its peers, who learn `why`;
+    /// idempotent: the first reason stays; any thread.
     virtual void abort(const std::string &why) = 0;
     /// Payload bytes this rank has sent since it was made.
     virtual std::uint64_t bytes_sent() const = 0;
     virtual const char *name() const = 0; ///< "threads", "gloo"
 };
+
+/// For back ends: the error of a wait() that ran out, and the check that `peer` is another rank of `world`.
+Error timeout_error(int rank, int peer, bool is_send, std::chrono::milliseconds timeout);
+void check_peer(const Collective &world, int peer);
 
 } // namespace jigsaw::collective
 #endif
