@@ -98,10 +98,13 @@ AC_DEFUN([JIGSAW_CHECK_SLURM], [
     AS_IF([test "x$with_slurm" != xno], [
         jigsaw_save_CPPFLAGS=$CPPFLAGS
         CPPFLAGS="$CPPFLAGS $SLURM_CPPFLAGS"
+        AS_CASE([$with_slurm], [auto|yes], [],
+            [AS_IF([test ! -f "$with_slurm/include/slurm/spank.h"],
+                [AC_MSG_ERROR([--with-slurm=$with_slurm: no include/slurm/spank.h there; give the folder that holds it])])])
         AC_CHECK_HEADER([slurm/spank.h], [have_SLURM_HEADERS=yes])
         CPPFLAGS=$jigsaw_save_CPPFLAGS
         AS_IF([test "x$have_SLURM_HEADERS" = xno && test "x$with_slurm" != xauto],
-            [AC_MSG_ERROR([--with-slurm=$with_slurm: slurm/spank.h not found; give the folder that holds include/slurm/spank.h])])
+            [AC_MSG_ERROR([--with-slurm=$with_slurm: slurm/spank.h does not compile; config.log says why])])
     ])
     _JIGSAW_SLURM_PLUGINDIR
     AS_IF([test "x$have_SLURM_HEADERS" = xyes], [
