@@ -47,7 +47,8 @@ extern "C" {
 #define JIGSAW_MAX_RIVALS 8u   /**< co-residents told to a process */
 
 enum jigsaw_gate { JIGSAW_GATE_OPEN = 0, JIGSAW_GATE_CLOSED = 1 };
-enum jigsaw_state { JIGSAW_STATE_IDLE = 0, JIGSAW_STATE_RUNNING = 1 };
+/** WAITING: asked for turn number `want`; once `grant` equals it the process holds that turn, awake or not. */
+enum jigsaw_state { JIGSAW_STATE_IDLE = 0, JIGSAW_STATE_RUNNING = 1, JIGSAW_STATE_WAITING = 2 };
 
 /** Role policies; docs/glossary.md says what each does. Numbers never change meaning. */
 enum jigsaw_policy {
