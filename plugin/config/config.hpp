@@ -42,12 +42,15 @@ struct Config {
     std::string trace_file;                          ///< every event appended here too; empty: none
 };
 
+constexpr const char *kDefaultConfigPath = "/etc/jigsaw/jigsaw.yaml";
+
 /// Parse text. nullptr on failure, with *ret_why "file:line:column: key: what is wrong".
 std::shared_ptr<const Config> parse_config(std::string *ret_why, const std::string &text, const std::string &file);
 /// Load a file; a missing file at the default path is the default configuration.
 std::shared_ptr<const Config> load_config(std::string *ret_why, const std::string &path);
 
-/// The policy for a job: partition, then QOS, then account override the default; "off" anywhere wins.
+/// The policy for a job: partition, then QOS, then account override the default (so a partition can switch on what is off
+/// by default); an override that says "off" wins over all others.
 core::SharingPolicy policy_for(const Config &config, const std::string &partition, const std::string &qos,
                                const std::string &account);
 

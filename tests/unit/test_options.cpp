@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The --spb options: good and bad values, one by one and as a job's environment carries them.
-#include "tests/lib/same_text.hpp"
-#include "tests/lib/suite.hpp"
-
 #include "plugin/config/options.hpp"
 #include "plugin/config/text.hpp"
 
 #include <cmath>
 #include <string>
 #include <vector>
+
+// Check last: it defines fail().
+#include "tests/lib/same_text.hpp"
+#include "tests/lib/suite.hpp"
 
 using namespace jigsaw;
 using config::set_spb_option;

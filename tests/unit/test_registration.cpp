@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The prolog's record: what is written is read back, and nothing else is.
-#include "tests/lib/same_text.hpp"
-#include "tests/lib/suite.hpp"
-
 #include "plugin/config/options.hpp"
 #include "plugin/config/registration.hpp"
 
@@ -10,6 +7,10 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+// Check last: it defines fail().
+#include "tests/lib/same_text.hpp"
+#include "tests/lib/suite.hpp"
 
 using namespace jigsaw;
 
