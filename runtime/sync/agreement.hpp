@@ -29,7 +29,8 @@ struct AgreementInput {
 
 class Agreement {
   public:
-    Agreement(collective::Collective &world, std::uint32_t num_blocks);
+    /// `first_iteration`: number of the first iteration of a resumed run; it and the next one run at full depth.
+    Agreement(collective::Collective &world, std::uint32_t num_blocks, std::uint64_t first_iteration = 0);
     ~Agreement();
     Agreement(const Agreement &) = delete;
 

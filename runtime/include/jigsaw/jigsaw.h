@@ -133,6 +133,8 @@ typedef struct jigsaw_sync_result {
     uint64_t defined_blocks; /**< bit b: block b has a gradient (at least one contributor) */
     uint32_t last;           /**< 1: all ranks announced that they leave */
     uint32_t reserved;
+    uint64_t sync_ns;        /**< from end_compute to the last gradient */
+    uint64_t turn_wait_ns;   /**< waited for the next turn after that */
 } jigsaw_sync_result_t;
 
 /** Wait, without a turn, until every block's gradient is the mean over its contributors; then take the next turn. */
