@@ -5,7 +5,7 @@
 #   AGENT_BIN    path of jigsawd; required          AGENT_RUN_DIR   default CLUSTER_DIR/jigsaw
 #   AGENT_YAML   more text for every node's jigsaw.yaml
 #
-# agents_start, agent_begin N, agent_kill N [SIGNAL], agent_end N, agents_stop; agent_pid N; agent_log N (its messages),
+# agents_start, agent_begin N, agent_reload N, agent_kill N [SIGNAL], agent_end N, agents_stop; agent_pid N; agent_log N (its messages),
 # agent_trace N (its gate log, docs/gate-log.md), agent_socket N.
 
 agent_run_dir() { echo "${AGENT_RUN_DIR:-$CLUSTER_DIR/jigsaw}"; }
@@ -29,9 +29,18 @@ _agent_yaml() { # N
     echo "${AGENT_YAML:-}"
 }
 
+agent_configure() { mkdir -p "$(agent_run_dir)" && _agent_yaml "$1" >"$CLUSTER_DIR/etc/jigsawd-n$1.yaml"; }
+# Read AGENT_YAML again; returns when jigsawd said that it did.
+agent_reload() { # N
+    local before
+    before=$(grep -c 'configuration' "$(agent_log "$1")")
+    agent_configure "$1"
+    agent_kill "$1" HUP
+    wait_for 10 _agent_reloaded "$1" "$before"
+}
+_agent_reloaded() { [ "$(grep -c 'configuration' "$(agent_log "$1")")" -gt "$2" ]; }
 agent_begin() { # N
-    mkdir -p "$(agent_run_dir)"
-    _agent_yaml "$1" >"$CLUSTER_DIR/etc/jigsawd-n$1.yaml"
+    agent_configure "$1"
     JIGSAW_CLUSTER=$CLUSTER_DIR SLURM_CONF=$CLUSTER_DIR/etc/slurm.conf \
         setsid "$AGENT_BIN" --node "n$1" --config "$CLUSTER_DIR/etc/jigsawd-n$1.yaml" --run-dir "$(agent_run_dir)" \
         9>&- 3>&- </dev/null >>"$(agent_log "$1")" 2>&1 &

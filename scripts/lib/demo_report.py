@@ -18,7 +18,9 @@ import statistics
 import sys
 
 WAYS = ("exclusive", "shared_full", "shared_spb")
-TITLES = {"exclusive": "one after the other", "shared_full": "shared, full depth", "shared_spb": "shared, SPB"}
+CONTROLS = ("no_turns", "same_phase")
+TITLES = {"no_turns": "SPB without turns", "same_phase": "SPB, phases the same",
+          "exclusive": "one after the other", "shared_full": "shared, full depth", "shared_spb": "shared, SPB"}
 
 
 def json_lines(path):
@@ -130,7 +132,7 @@ def overlap_fraction(turns):
 
 
 def read_runs(folder):
-    runs = {way: [] for way in WAYS}
+    runs = {way: [] for way in WAYS + CONTROLS}
     for run in sorted((folder / "runs").iterdir()):
         times = json.loads((run / "times.json").read_text())
         names = sorted(p.name[:-len(".scontrol")] for p in run.glob("*.scontrol"))
@@ -168,10 +170,12 @@ def ends_apart(round_):
 
 def build_report(folder, facts):
     runs = read_runs(folder)
+    controls = {way: runs.pop(way) for way in CONTROLS}
     if not all(runs.values()):
         raise SystemExit("demo_report: not every way was run: " + ", ".join(w for w in WAYS if not runs[w]))
     report = dict(facts)
     report["runs"] = {way: summarise(rounds) for way, rounds in runs.items()}
+    report["controls"] = {way: summarise(rounds) for way, rounds in controls.items() if rounds}
     makespan = {way: report["runs"][way]["makespan_s"] for way in WAYS}
     report["ratio_spb_to_full"] = round(makespan["shared_spb"] / makespan["shared_full"], 4)
     report["ratio_spb_to_exclusive"] = round(makespan["shared_spb"] / makespan["exclusive"], 4)
@@ -213,6 +217,8 @@ def print_table(report):
             left = (f"{TITLES[way]:<20} {run['makespan_s']:>7.1f} s  {rounds:<36}" if index == 0 else " " * 68)
             print(f"{left} {job['name']:<7} {quality(job):<17} {job['mean_depth_fraction']:>6.3f}  "
                   + " ".join(job["gpus"]))
+    for way, run in report["controls"].items():
+        print(f"{TITLES[way]:<20} {run['makespan_s']:>7.1f} s  one control run")
     print(f"\nSPB / shared at full depth  {report['ratio_spb_to_full']:.3f}"
           f"\nSPB / one after the other   {report['ratio_spb_to_exclusive']:.3f}"
           f"\nturn overlap                {report['turn_overlap_fraction']:.4f}")
