@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partial gradient sync against an obvious serial reference, bit for bit; bytes against the formula; failures.
+#include "runtime/sync/gradient_sync.hpp"
+
+#include "runtime/sync/schedule.hpp"
+#include "tests/lib/ranks.hpp"
+#include "tests/lib/suite.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+namespace {
+
+using namespace jigsaw;
+using namespace jigsaw::sync;
+using namespace std::chrono_literals;
+using collective::Collective;
+using jigsaw::tests::first_failure;
+using jigsaw::tests::run_ranks;
+
+constexpr auto kLong = 60s;
+constexpr Strategy kStrategies[] = {Strategy::automatic, Strategy::scatter_gather, Strategy::chain,
+                                    Strategy::full_all_reduce};
+
+plan::IterationPlan plan_of(const std::vector<std::uint32_t> &depths, std::uint32_t num_blocks,
+                            std::uint64_t iteration = 5)
+{
+    plan::IterationPlan plan;
+    plan.iteration = iteration;
+    plan.depths = depths;
+    plan.contributors.resize(num_blocks);
+    for (std::uint32_t rank = 0; rank < depths.size(); ++rank)
+        for (std::uint32_t block = num_blocks - depths[rank]; block < num_blocks; ++block)
+            plan.contributors[block].push_back(rank);
+    plan.hash = 1234567 + iteration;
+    return plan;
+}
+
+/// Splitmix64: one multiplication chain per value, so that the reference does not take most of the time.
+std::uint64_t scramble(std::uint64_t value)
+{
+    value = (value + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    return value ^ (value >> 31);
+}
+
+/// A rank's gradients: values of many sizes and both signs, so that another order of additions gives other bits.
+template <typename Number>
+std::vector<std::vector<Number>> gradients_of(int rank, std::uint64_t iteration, const std::vector<std::size_t> &counts)
+{
+    std::uint64_t seed = scramble(static_cast<std::uint64_t>(rank) << 32 | iteration);
+    std::vector<std::vector<Number>> blocks;
+    for (const std::size_t count : counts) {
+        std::vector<Number> block(count);
+        for (Number &value : block) {
+            const std::uint64_t bits = scramble(++seed);
+            const double mantissa = static_cast<double>(static_cast<std::int64_t>(bits >> 11) - (std::int64_t{1} << 52));
+            value = static_cast<Number>(mantissa / static_cast<double>(std::uint64_t{1} << (bits % 16 + 40)));
+        }
+        if (count > 2)
+            block[1] = static_cast<Number>(-0.0); // of every rank: the mean is minus zero
+        blocks.push_back(block);
+    }
+    return blocks;
+}
+
+template <typename Number> using Blocks = std::vector<std::vector<Number>>;
+
+/// The mean over the contributors, one after another in rank order. gradients[rank][block].
+template <typename Number>
+std::vector<Number> mean_of(const plan::IterationPlan &plan, std::uint32_t block,
+                            const std::vector<Blocks<Number>> &gradients)
+{
+    std::vector<Number> sum;
+    for (const std::uint32_t rank : plan.contributors[block]) {
+        const std::vector<Number> &mine = gradients[rank][block];
+        if (sum.empty())
+            sum = mine;
+        else
+            for (std::size_t i = 0; i < sum.size(); ++i)
+                sum[i] += mine[i];
+    }
+    for (Number &value : sum)
+        value /= static_cast<Number>(plan.contributors[block].size());
+    return sum;
+}
+
+template <typename Number>
+Blocks<Number> reference(const plan::IterationPlan &plan, const std::vector<std::size_t> &counts)
+{
+    std::vector<Blocks<Number>> gradients;
+    for (std::size_t rank = 0; rank < plan.depths.size(); ++rank)
+        gradients.push_back(gradients_of<Number>(static_cast<int>(rank), plan.iteration, counts));
+    Blocks<Number> means;
+    for (std::uint32_t block = 0; block < counts.size(); ++block)
+        means.push_back(mean_of(plan, block, gradients));
+    return means;
+}
+
+template <typename Number> std::vector<BlockBuffer> buffers_of(std::vector<std::vector<Number>> &blocks)
+{
+    std::vector<BlockBuffer> buffers;
+    for (auto &block : blocks)
+        buffers.push_back({block.data(), block.size(), sizeof(Number) == 8 ? DataType::float64 : DataType::float32});
+    return buffers;
+}
+
+/// One iteration of every rank: blocks become ready from the loss on, or, on odd ranks, all at the end and backwards.
+template <typename Number>
+void run_iteration(GradientSync &sync, const Collective &world, const plan::IterationPlan &plan,
+                   std::vector<std::vector<Number>> &mine, const std::vector<std::size_t> &counts)
+{
+    const auto fresh = gradients_of<Number>(world.rank(), plan.iteration, counts);
+    std::vector<std::uint32_t> order(plan.depths[static_cast<std::size_t>(world.rank())]);
+    std::iota(order.begin(), order.end(), static_cast<std::uint32_t>(counts.size() - order.size()));
+    if (world.rank() % 2 == 0)
+        std::reverse(order.begin(), order.end());
+    for (auto &block : mine)
+        std::fill(block.begin(), block.end(), static_cast<Number>(77)); // nobody's leftovers may count
+    sync.begin(plan);
+    for (const std::uint32_t block : order) {
+        std::copy(fresh[block].begin(), fresh[block].end(), mine[block].begin());
+        sync.block_ready(block);
+    }
+    sync.wait(kLong);
+}
+
+template <typename Number>
+void check_blocks(const plan::IterationPlan &plan, const Blocks<Number> &expected, const Blocks<Number> &mine,
+                  const char *what)
+{
+    for (std::uint32_t block = 0; block < mine.size(); ++block)
+        if (!plan.contributors[block].empty() && !mine[block].empty())
+            ck_assert_msg(std::memcmp(expected[block].data(), mine[block].data(),
+                                      mine[block].size() * sizeof(Number)) == 0,
+                          "%s: block %u of iteration %lu differs from the serial sum", what, block,
+                          static_cast<unsigned long>(plan.iteration));
+}
+
+template <typename Number>
+void check_plans(const std::vector<plan::IterationPlan> &plans, const std::vector<std::size_t> &counts)
+{
+    std::vector<Blocks<Number>> expected;
+    for (const plan::IterationPlan &plan : plans)
+        expected.push_back(reference<Number>(plan, counts));
+    for (const Strategy strategy : kStrategies) {
+        const auto outcomes = run_ranks(static_cast<int>(plans.front().depths.size()), [&](Collective &world) {
+            Blocks<Number> mine;
+            for (const std::size_t count : counts)
+                mine.emplace_back(count);
+            GradientSync sync(world, buffers_of(mine), strategy);
+            for (std::size_t i = 0; i < plans.size(); ++i) {
+                run_iteration(sync, world, plans[i], mine, counts);
+                check_blocks(plans[i], expected[i], mine, strategy_name(strategy));
+                ck_assert(sync.idle());
+            }
+            ck_assert_uint_eq(sync.payload_bytes_sent(), world.bytes_sent());
+        });
+        ck_assert_str_eq(first_failure(outcomes).c_str(), "");
+    }
+}
+
+START_TEST(full_depth_equals_the_serial_sum)
+{
+    const std::vector<std::size_t> counts = {0, 1, 3, 1000, 100003};
+    const auto plan = plan_of({5, 5, 5, 5}, 5);
+    check_plans<float>({plan}, counts);
+    check_plans<double>({plan}, counts);
+}
+END_TEST
+
+START_TEST(several_pieces_are_a_pipeline)
+{
+    // 1 million doubles: 8 pieces of a default block with four ranks and 31 of a chain, more than any window.
+    check_plans<double>({plan_of({1, 3, 2, 3}, 3), plan_of({3, 3, 3, 3}, 3, 6)}, {5, 1000000, 70000});
+}
+END_TEST
+
+plan::Directive directive_of(plan::Policy policy, std::uint32_t ranks, std::uint32_t num_blocks)
+{
+    plan::Directive directive;
+    directive.generation = 3;
+    directive.policy = policy;
+    directive.seed = 99;
+    directive.phase = 1;
+    directive.levels = policy == plan::Policy::two_level ? 2 : std::min(ranks, num_blocks);
+    directive.full_workers = std::max(1u, ranks / 2);
+    directive.depth_of_level = plan::make_depth_table(policy, directive.levels, std::vector<std::uint64_t>(num_blocks));
+    return directive;
+}
+
+START_TEST(every_policy_equals_the_reference)
+{
+    using plan::Policy;
+    const std::vector<std::size_t> counts = {100, 1, 5000, 2, 0, 1500};
+    const std::uint32_t num_blocks = static_cast<std::uint32_t>(counts.size());
+    for (const std::uint32_t ranks : {1u, 2u, 3u, 4u, 8u})
+        for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed}) {
+            const plan::Directive directive = directive_of(policy, ranks, num_blocks);
+            ck_assert_str_eq(plan::validate(directive, ranks, num_blocks).c_str(), "");
+            std::vector<plan::IterationPlan> plans;
+            for (std::uint64_t iteration = 0; iteration < 12; ++iteration)
+                plans.push_back(plan::make_iteration_plan(directive, ranks, num_blocks, iteration));
+            check_plans<float>(plans, counts);
+        }
+}
+END_TEST
+
+START_TEST(bytes_are_the_formula)
+{
+    const std::vector<std::size_t> counts = {1, 40000, 1000, 300000, 7};
+    for (const Strategy strategy : kStrategies)
+        for (const std::vector<std::uint32_t> &depths :
+             {std::vector<std::uint32_t>{1, 2, 4, 5}, {3, 3, 3, 3}, {5, 1}, {1, 1, 1}, {5}}) {
+            const auto plan = plan_of(depths, 5);
+            const int ranks = static_cast<int>(depths.size());
+            std::mutex mutex;
+            std::vector<std::uint64_t> sent(depths.size()), planned;
+            run_ranks(ranks, [&](Collective &world) {
+                Blocks<float> mine;
+                for (const std::size_t count : counts)
+                    mine.emplace_back(count);
+                const auto buffers = buffers_of(mine);
+                GradientSync sync(world, buffers, strategy);
+                run_iteration(sync, world, plan, mine, counts);
+                const std::lock_guard lock(mutex);
+                sent[static_cast<std::size_t>(world.rank())] = sync.payload_bytes_sent();
+                planned = bytes_by_rank(make_schedule(plan, buffers, strategy), buffers, ranks);
+            });
+            std::uint64_t expected = 0;
+            for (std::uint32_t block = 0; block < counts.size(); ++block) {
+                const auto contributors = static_cast<std::uint32_t>(plan.contributors[block].size());
+                const bool full = strategy == Strategy::full_all_reduce && contributors > 0;
+                expected += plan::lower_bound_bytes(counts[block] * sizeof(float),
+                                                    full ? static_cast<std::uint32_t>(ranks) : contributors,
+                                                    static_cast<std::uint32_t>(ranks));
+            }
+            ck_assert_uint_eq(std::accumulate(sent.begin(), sent.end(), std::uint64_t{0}), expected);
+            ck_assert(sent == planned);
+        }
+}
+END_TEST
+
+START_TEST(the_default_spares_the_busiest_rank)
+{
+    // Depths i/k of a model of k equal blocks; units of the model's bytes. A full all-reduce: 2 (k - 1) / k each.
+    const struct {
+        std::uint32_t ranks;
+        double most;
+    } rows[] = {{2, 1.01}, {4, 1.14}, {8, 1.33}};
+    for (const auto &row : rows) {
+        std::vector<std::uint32_t> depths(row.ranks);
+        std::iota(depths.begin(), depths.end(), 1);
+        const std::vector<BlockBuffer> blocks(row.ranks, {nullptr, 1u << 20, DataType::float32});
+        const auto plan = plan_of(depths, row.ranks);
+        const auto sent = bytes_by_rank(make_schedule(plan, blocks, Strategy::automatic), blocks,
+                                        static_cast<int>(row.ranks));
+        const double busiest = static_cast<double>(*std::max_element(sent.begin(), sent.end())) /
+                               (static_cast<double>(row.ranks) * 4 * (1u << 20));
+        ck_assert_msg(busiest < row.most, "%u ranks: busiest sends %.3f of the model", row.ranks, busiest);
+    }
+}
+END_TEST
+
+#define ASSERT_CONTAINS(text, part)                                                                                    \
+    ck_assert_msg((text).find(part) != std::string::npos, "\"%s\" is not in \"%s\"", std::string(part).c_str(),       \
+                  (text).c_str())
+
+/// Three ranks, rank 2 does `misbehave` instead of its part; what the others get.
+std::vector<jigsaw::tests::Outcome> run_with_a_bad_rank(Strategy strategy, const std::function<void(GradientSync &)> &misbehave)
+{
+    return run_ranks(3, [&](Collective &world) {
+        std::vector<std::vector<float>> mine(2, std::vector<float>(1000, 1.0f));
+        GradientSync sync(world, buffers_of(mine), strategy);
+        sync.begin(plan_of({2, 2, 2}, 2));
+        if (world.rank() == 2)
+            return misbehave(sync);
+        sync.block_ready(1);
+        sync.block_ready(0);
+        sync.wait(kLong);
+    });
+}
+
+START_TEST(a_rank_that_dies_fails_all)
+{
+    for (const Strategy strategy : kStrategies) {
+        const auto outcomes = run_with_a_bad_rank(strategy, [](GradientSync &sync) { sync.block_ready(1); });
+        for (std::size_t rank = 0; rank < 2; ++rank) {
+            ck_assert_int_eq(outcomes[rank].code, JIGSAW_PEER_LEFT);
+            ASSERT_CONTAINS(outcomes[rank].text, "rank 2");
+            ASSERT_CONTAINS(outcomes[rank].text, "iteration 5");
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_rank_that_is_late_is_a_time_out_that_names_it)
+{
+    for (const Strategy strategy : kStrategies) {
+        // Rank 2 computes until the others have given up; then it hears why at once.
+        std::atomic<int> waiting{2};
+        const auto outcomes = run_ranks(3, [&](Collective &world) {
+            Blocks<float> mine(2, std::vector<float>(1000, 1.0f));
+            GradientSync sync(world, buffers_of(mine), strategy);
+            sync.begin(plan_of({2, 2, 2}, 2));
+            while (world.rank() == 2 && waiting > 0)
+                std::this_thread::yield();
+            sync.block_ready(1);
+            sync.block_ready(0);
+            try {
+                sync.wait(world.rank() == 2 ? kLong : 100ms);
+            } catch (const Error &) {
+                --waiting;
+                throw;
+            }
+        });
+        ck_assert_int_eq(outcomes[2].code, JIGSAW_PEER_LEFT);
+        const bool first = outcomes[0].code == JIGSAW_TIMEOUT;
+        const jigsaw::tests::Outcome &timed_out = outcomes[first ? 0 : 1];
+        ck_assert_int_eq(timed_out.code, JIGSAW_TIMEOUT);
+        ASSERT_CONTAINS(timed_out.text, "gradients of iteration 5: not complete after 100 ms: rank ");
+        ASSERT_CONTAINS(outcomes[2].text, "not complete after 100 ms");
+    }
+}
+END_TEST
+
+START_TEST(other_plans_never_mix)
+{
+    for (const Strategy strategy : kStrategies) {
+        const auto outcomes = run_ranks(4, [&](Collective &world) {
+            std::vector<std::vector<float>> mine(2, std::vector<float>(1000, 1.0f));
+            GradientSync sync(world, buffers_of(mine), strategy);
+            plan::IterationPlan plan = plan_of({2, 1, 2, 1}, 2);
+            if (world.rank() == 1) {
+                plan = plan_of({2, 2, 2, 1}, 2);
+                plan.hash += 1;
+            }
+            sync.begin(plan);
+            for (std::uint32_t block = 0; block < 2; ++block)
+                if (plan.depths[static_cast<std::size_t>(world.rank())] >= 2 - block)
+                    sync.block_ready(block);
+            sync.wait(200ms);
+        });
+        for (const auto &outcome : outcomes)
+            ck_assert(outcome.code == JIGSAW_TIMEOUT || outcome.code == JIGSAW_PEER_LEFT);
+    }
+}
+END_TEST
+
+START_TEST(wrong_calls_are_named)
+{
+    const auto outcomes = run_ranks(2, [](Collective &world) {
+        std::vector<std::vector<float>> mine(2, std::vector<float>(8));
+        GradientSync sync(world, buffers_of(mine), Strategy::automatic);
+        const auto plan = plan_of({1, 2}, 2);
+        const auto expect = [](jigsaw_result_t code, const std::function<void()> &call) {
+            try {
+                call();
+                ck_abort_msg("a wrong call was taken");
+            } catch (const Error &error) {
+                ck_assert_int_eq(error.code(), code);
+            }
+        };
+        expect(JIGSAW_INVALID_ARGUMENT, [&] { sync.begin(plan_of({1, 2}, 3)); });
+        expect(JIGSAW_INVALID_ARGUMENT, [&] { sync.begin(plan_of({1, 2, 1}, 2)); });
+        sync.begin(plan);
+        expect(JIGSAW_INVALID_STATE, [&] { sync.begin(plan); });
+        expect(JIGSAW_INVALID_STATE, [&] { sync.block_ready(2); });
+        if (world.rank() == 0)
+            expect(JIGSAW_INVALID_STATE, [&] { sync.block_ready(0); });
+        else
+            sync.block_ready(0);
+        ck_assert(!sync.wait_for(1ms) && !sync.idle());
+        sync.block_ready(1);
+        sync.wait(kLong);
+        expect(JIGSAW_INVALID_STATE, [&] { sync.block_ready(1); });
+    });
+    ck_assert_str_eq(first_failure(outcomes).c_str(), "");
+}
+END_TEST
+
+} // namespace
+
+int main()
+{
+    Suite *suite = suite_create("sync");
+    jigsaw::tests::add_case(suite, "bits",
+                            {full_depth_equals_the_serial_sum, several_pieces_are_a_pipeline,
+                             every_policy_equals_the_reference});
+    jigsaw::tests::add_case(suite, "bytes", {bytes_are_the_formula, the_default_spares_the_busiest_rank});
+    jigsaw::tests::add_case(suite, "failures",
+                            {a_rank_that_dies_fails_all, a_rank_that_is_late_is_a_time_out_that_names_it,
+                             other_plans_never_mix, wrong_calls_are_named});
+    return jigsaw::tests::run_tap(suite);
+}
