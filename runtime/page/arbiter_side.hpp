@@ -12,7 +12,8 @@
 //     a process is alone again             open_gate(); it may compute at any time from then on, and end() is silent
 //     a process died (pidfd)               forget it: its claim() says nothing any more
 //
-// Drain the bell before claim(), never after. Nobody holds: claim() != holds for every living process of the GPU whose lease has not expired. A holder whose lease
+// Drain the bell before claim(), never after; let one reading of claim() both decide and be logged; look at everybody
+// again right before a grant, the one to be granted (still asks?) included. Nobody holds: claim() != holds for every living process of the GPU whose lease has not expired. A holder whose lease
 // expired stays outside this rule until its claim() was seen idle or asking.
 //
 // The words are seq_cst because closing is Dekker's handshake: the arbiter writes gate and reads state, the process
