@@ -4,10 +4,11 @@
 #ifndef JIGSAW_CORE_CLUSTER_HPP
 #define JIGSAW_CORE_CLUSTER_HPP
 
+#include "plugin/core/gang_index.hpp"
 #include "plugin/core/job.hpp"
 
 #include <cstdint>
-#include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,27 +27,10 @@ struct Node {
     std::vector<Gpu> gpus;
 };
 
-/// GPU indices on one node.
-struct NodeGpus {
-    int node = -1;
-    std::vector<int> gpus; ///< ascending
-};
-
-/// A job that holds GPUs.
-struct Resident {
-    JobId id = 0;
-    std::uint32_t uid = 0;
-    std::string account, partition, qos;
-    SpbRequest spb;
-    Profile profile;
-    std::int64_t start_s = 0;      ///< wall clock of the start
-    std::int64_t time_limit_s = 0; ///< 0: none
-    std::vector<NodeGpus> where;   ///< ascending by node
-};
-
 class Cluster {
   public:
-    /// (Re)declare the node at `index`; residents on GPUs that remain are kept.
+    /// (Re)declare the node at `index`; residents on GPUs that remain are kept, those on GPUs that are gone lose them.
+    /// The residents in `gpus` are not looked at: add() is the only way in.
     void set_node(int index, const std::string &name, const std::vector<Gpu> &gpus);
     int node_count() const { return static_cast<int>(nodes_.size()); }
     const Node &node(int index) const { return nodes_.at(static_cast<std::size_t>(index)); }
@@ -59,12 +43,35 @@ class Cluster {
     std::size_t job_count() const { return jobs_.size(); }
     const std::unordered_map<JobId, Resident> &jobs() const { return jobs_; }
 
-    /// Recount everything from the jobs; the number of GPUs whose incremental record was wrong (0 in a sound program).
+    /// Recount everything from the jobs and repair it; the number of GPUs whose incremental record was wrong, plus the
+    /// jobs and nodes whose index entry was (0 in a sound program).
     int audit();
 
+    /// Sharing jobs by shape, so that a decision looks at its candidates only.
+    const GangIndex &gangs() const { return gangs_; }
+    /// [i]: the nodes with exactly i idle GPUs.
+    const std::vector<std::set<int>> &nodes_by_idle() const { return nodes_by_idle_; }
+
   private:
+    friend struct ClusterProbe; ///< of the unit test, which must be able to break what audit() repairs
+
+    bool valid(const std::vector<NodeGpus> &where) const;
+    bool exists(int node, int gpu) const;
+    void occupy(const Resident &job);
+    void vacate(JobId id, const NodeGpus &at);
+    std::set<JobId> neighbours(const std::vector<NodeGpus> &where) const;
+    void reindex(const std::set<JobId> &ids);
+    void reindex_idle(int node);
+    GangClass class_of(const Resident &job) const;
+    std::uint64_t free_bytes(const Resident &job) const;
+    int audit_gpus();
+    int audit_indexes();
+
     std::vector<Node> nodes_;
     std::unordered_map<JobId, Resident> jobs_;
+    GangIndex gangs_;
+    std::vector<std::set<int>> nodes_by_idle_;
+    std::vector<int> idle_of_node_; ///< -1: not indexed yet
 };
 
 } // namespace jigsaw::core

@@ -48,5 +48,11 @@ struct Profile {
     double full_turn_ms() const { return forward_ms + (known() ? backward_ms_of_level.back() : 0); }
 };
 
+/// GPU memory a job must be granted, at full depth: the larger of what it states and what was measured; 0: unknown.
+inline std::uint64_t claim_bytes(const SpbRequest &spb, const Profile &profile)
+{
+    return spb.memory_bytes > profile.memory_peak_bytes ? spb.memory_bytes : profile.memory_peak_bytes;
+}
+
 } // namespace jigsaw::core
 #endif

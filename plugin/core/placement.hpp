@@ -26,6 +26,9 @@ struct SharingPolicy {
     double pay = 0.5;                 ///< no resident's predicted finish beyond (1 + pay) of its isolated run
     double max_turn_ratio = 4;        ///< refuse pairs whose turns differ more
     std::uint32_t max_offers = 16;    ///< candidates handed back
+    double share_slowdown = 1.05;     ///< of a shared GPU beyond the sum of its loads (scheduling-study 9)
+    double extra_iterations = 1;      ///< q: what partial depth costs in iterations, >= 1
+    bool pack = false;                ///< join even while idle GPUs fit: keeps them for jobs that do not share
 };
 
 struct PlacementRequest {
@@ -40,6 +43,8 @@ struct PlacementRequest {
     std::vector<bool> allowed_nodes; ///< [node]; empty: all
     std::int64_t now_s = 0;
     std::int64_t time_limit_s = 0;
+    double wait_s = -1;         ///< expected wait for GPUs of its own; negative: unknown, waiting is not weighed
+    double queue_per_gpu = 0;   ///< waiting jobs per GPU of the cluster: what a saved GPU-second is worth to others
 };
 
 /// GPUs that may look free to the job. `where` lists, per node, every GPU the job may take (idle ones and joinable ones of
@@ -57,8 +62,12 @@ struct Refusal {
 };
 
 struct Offers {
-    std::vector<Offer> offers; ///< best first; exact gangs, then subsets, then idle GPUs where joining pays less
-    Refusal refusal;           ///< of the last candidate turned down, even when there are offers; may be empty
+    /// Best first: exact gangs, then subsets and mixed sets, by gain within a kind. The idle offer (all idle GPUs that fit,
+    /// at most one offer) stands before the first joining offer that gains less than it: a job is only sent to a GPU in
+    /// use while idle ones fit when that costs nobody anything, or when the site packs.
+    std::vector<Offer> offers;
+    Refusal refusal; ///< of the last candidate turned down, even when there are offers; may be empty
+    std::uint32_t examined = 0; ///< candidates looked at: what the decision cost
 };
 
 /// Offers for a sharing job. A job that does not share needs none: only idle GPUs are its own.

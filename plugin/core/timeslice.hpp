@@ -13,11 +13,16 @@ namespace jigsaw::core {
 
 /// Least normalised progress first: progress counts isolated iterations (turns of a full iteration) over weight since
 /// the process became a rival; a newcomer starts at the least progress present. Ties, and requests less than kTieNs
-/// apart when progress is equal, go by (job start, job id): nodes choose alike without talking.
+/// apart when progress is equal, go by (job start, job id): nodes choose alike without talking. A process that was away
+/// may catch up by kMaxBacklog iterations, no more: otherwise a long pause would buy it the GPU alone. One whose turns
+/// in the last kShareWindow fell below its guaranteed share comes before all others.
 class TurnQueue {
   public:
     using ProcessId = std::uint64_t; ///< jigsawd's own number of a process
     static constexpr std::uint64_t kTieNs = 1000000;
+    static constexpr double kMaxBacklog = 8;          ///< iterations
+    static constexpr std::size_t kShareWindow = 100;  ///< turns of the GPU
+    static constexpr double kMaxGuarantee = 0.95;     ///< whatever is promised, the others keep the rest
 
     struct Process {
         ProcessId id = 0;
@@ -46,14 +51,20 @@ class TurnQueue {
     struct Entry {
         Process process;
         double progress = 0;
-        bool wants = false;
+        bool wants = false, holds = false;
         std::uint64_t want_ns = 0, granted_ns = 0;
         std::vector<std::uint64_t> turns_ns; ///< ring of the last 100
         std::size_t next_turn = 0;
     };
     Entry *find(ProcessId id);
     const Entry *find(ProcessId id) const;
+    double greatest_progress_besides(ProcessId id) const;
+    double missing_share(const Entry &entry) const;
+    bool before(const Entry &a, const Entry &b, std::uint64_t first_want_ns) const;
+
     std::vector<Entry> entries_;
+    std::vector<ProcessId> recent_; ///< ring: who had the last kShareWindow turns
+    std::size_t next_recent_ = 0;
     std::optional<ProcessId> holder_;
 };
 
