@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // All ranks follow the same directive, two iterations after rank 0 announced it. docs/protocol.md "Agreement".
+//
+// One exchange per iteration: every rank sends its record of 128 bytes to every other rank, one step, host side:
+// 128 (k - 1) bytes per rank. All ranks see the same k records and come to the same verdict by themselves, so a
+// disagreement needs no second message and no rank is special but in announcing.
+//
+//     iteration t     finish(t-1)  plan(t)  gradients of t may move  start(t) as backward starts  ...
+//     announced in the exchange of t: in force from t+2, its plan confirmed by the exchange of t+1
 #ifndef JIGSAW_SYNC_AGREEMENT_HPP
 #define JIGSAW_SYNC_AGREEMENT_HPP
 
@@ -18,7 +25,7 @@ namespace jigsaw::sync {
 struct AgreementInput {
     bool leave = false; ///< this rank will not begin another iteration
     /// Rank 0 only: a directive to announce (validated and complete with depth_of_level), or generation 0 for none.
-    /// Ignored while another one is pending. Agreement stamps first_iteration = t + 2.
+    /// Ignored while another one is pending, and when it is the one in force. Agreement stamps first_iteration = t + 2.
     plan::Directive announce;
     /// Hint for rank 0 from this rank's node: the oldest co-resident, 0 for none.
     std::uint32_t rival_job = 0;
@@ -34,19 +41,23 @@ class Agreement {
     ~Agreement();
     Agreement(const Agreement &) = delete;
 
-    /// Plan of iteration t: a pure function of the agreed directives. Iterations 0 and 1 are full depth.
+    /// Plan of iteration t: a pure function of the agreed directives. The first two iterations are full depth.
     /// Throws jigsaw::Error {JIGSAW_DISAGREE} if the exchange of t-1 has not confirmed it.
     plan::IterationPlan plan(std::uint64_t iteration) const;
-    /// The directive in force at `iteration`.
+    /// The directive in force at `iteration`; generation 0: none. Stays valid for the next three announcements.
     const plan::Directive &directive(std::uint64_t iteration) const;
     bool announcement_pending() const;
 
-    /// Start the exchange of iteration t (in the background; never blocks).
+    /// Start the exchange of iteration t, the one after the last finished (in the background; never blocks). Throws
+    /// JIGSAW_INVALID_ARGUMENT naming the field of an announcement that cannot be followed.
     void start(std::uint64_t iteration, const AgreementInput &input);
     /// Wait for the exchange of iteration t. Throws jigsaw::Error: JIGSAW_DISAGREE naming ranks, generations,
     /// iterations and depths; JIGSAW_PEER_LEFT "rank 2 left after iteration 120" when some but not all leave, or when
-    /// a peer died. Returns true when all ranks leave: a clean end.
+    /// a peer died; JIGSAW_TIMEOUT naming the ranks that are missing (finish() may then be called again).
+    /// Returns true when all ranks leave: a clean end; false otherwise, to ranks that leave alone as well.
     bool finish(std::uint64_t iteration, std::chrono::milliseconds timeout);
+    /// True when finish(iteration) would not wait; false when `limit` passed first, which costs nothing.
+    bool wait_for(std::uint64_t iteration, std::chrono::milliseconds limit);
     /// Hints that came with the last finished exchange, [rank].
     const std::vector<AgreementInput> &inputs() const;
 
