@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <string>
 
 namespace jigsaw::tests {
 
@@ -35,6 +36,9 @@ inline TCase *add_case(Suite *suite, const char *name, std::initializer_list<Tes
     return tcase;
 }
 
+inline std::string text_of(const std::string &text) { return text; }
+inline std::string text_of(const char *text) { return text ? text : "(null)"; }
+
 /// Runs the suite and prints TAP on stdout. Fails when a test failed, and when there was none to run: an empty suite
 /// is a mistake, not a success.
 inline int run_tap(Suite *suite)
@@ -51,5 +55,18 @@ inline int run_tap(Suite *suite)
 }
 
 } // namespace jigsaw::tests
+
+// Check's own macros for strings keep pointers past the end of the expression that made them, so that a temporary
+// std::string is gone when they compare. These take std::string and const char *, and copy.
+#undef ck_assert_str_eq
+#undef ck_assert_str_ne
+#define ck_assert_str_eq(X, Y) JIGSAW_COMPARE_TEXT(X, ==, Y)
+#define ck_assert_str_ne(X, Y) JIGSAW_COMPARE_TEXT(X, !=, Y)
+#define JIGSAW_COMPARE_TEXT(X, OP, Y)                                                                                  \
+    do {                                                                                                               \
+        const std::string x_text_ = jigsaw::tests::text_of(X), y_text_ = jigsaw::tests::text_of(Y);                    \
+        ck_assert_msg(x_text_ OP y_text_, "Assertion '%s' failed: %s is \"%s\", %s is \"%s\"", #X " " #OP " " #Y, #X,  \
+                      x_text_.c_str(), #Y, y_text_.c_str());                                                           \
+    } while (0)
 
 #endif

@@ -18,12 +18,12 @@ mapfile -t scripts < <(
     done
 )
 # Sourced files are checked by themselves: where they lie is known only when the script runs (SC1090, SC1091), and what
-# they set or take is used by others (SC2034, SC2119, SC2120). A file without a first line for the shell is Bash.
+# they set or take is for others or from them (SC2034, SC2119, SC2120, SC2154). A file without a first line for the shell is Bash.
 check_script()
 {
     local shell=()
     head -n 1 "$1" | grep -q '^#!' || shell=(-s bash)
-    shellcheck -x -S warning -e SC1090,SC1091,SC2034,SC2119,SC2120 "${shell[@]}" "$1"
+    shellcheck -x -S warning -e SC1090,SC1091,SC2034,SC2119,SC2120,SC2154 "${shell[@]}" "$1"
 }
 
 for script in "${scripts[@]}"; do
