@@ -12,7 +12,7 @@ objects=$(ls "$top_builddir"/plugin/core/.libs/*.o "$top_builddir"/runtime/plan/
 allowed='^(_Z.*|__cxa_.*|__gxx_personality_v0|_Unwind_.*|__dso_handle|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_'
 allowed="$allowed"'|(mem|str)(cpy|move|set|cmp|len|chr|ncpy|ncmp)|__(mem|str)(cpy|move|set|len)_chk|bcmp'
 allowed="$allowed"'|(v?snprintf|__v?snprintf_chk)|abort|__assert_fail|__atomic_.*|__(float|fix|u?div|u?mod)[a-z0-9]*'
-allowed="$allowed"'|(log2|log|exp|pow|floor|ceil|round|lround|fmod|sqrt|fmin|fmax)f?'
+allowed="$allowed"'|(log2|log|exp|ldexp|pow|floor|ceil|round|lround|fmod|sqrt|fmin|fmax)f?'
 allowed="$allowed"'|__(asan|ubsan|tsan|lsan|sanitizer|gcov)_.*|__tls_get_addr)$'
 # Mangled names that are not pure all the same: clocks, streams, threads, locks, random devices, the C++ file system.
 impure='chrono.*now|basic_[io]?f?stream|filebuf|4cout|4cerr|3cin|thread|mutex|condition_variable|random_device|filesystem'
