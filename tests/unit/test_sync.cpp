@@ -3,6 +3,7 @@
 #include "runtime/sync/gradient_sync.hpp"
 
 #include "runtime/sync/schedule.hpp"
+#include "tests/lib/gradients.hpp"
 #include "tests/lib/ranks.hpp"
 #include "tests/lib/suite.hpp"
 
@@ -18,115 +19,9 @@ using namespace jigsaw;
 using namespace jigsaw::sync;
 using namespace std::chrono_literals;
 using collective::Collective;
-using jigsaw::tests::first_failure;
-using jigsaw::tests::run_ranks;
+using namespace jigsaw::tests;
 
 constexpr auto kLong = 60s;
-constexpr Strategy kStrategies[] = {Strategy::automatic, Strategy::scatter_gather, Strategy::chain,
-                                    Strategy::full_all_reduce};
-
-plan::IterationPlan plan_of(const std::vector<std::uint32_t> &depths, std::uint32_t num_blocks,
-                            std::uint64_t iteration = 5)
-{
-    plan::IterationPlan plan;
-    plan.iteration = iteration;
-    plan.depths = depths;
-    plan.contributors.resize(num_blocks);
-    for (std::uint32_t rank = 0; rank < depths.size(); ++rank)
-        for (std::uint32_t block = num_blocks - depths[rank]; block < num_blocks; ++block)
-            plan.contributors[block].push_back(rank);
-    plan.hash = 1234567 + iteration;
-    return plan;
-}
-
-/// Splitmix64: one multiplication chain per value, so that the reference does not take most of the time.
-std::uint64_t scramble(std::uint64_t value)
-{
-    value = (value + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-    return value ^ (value >> 31);
-}
-
-/// A rank's gradients: values of many sizes and both signs, so that another order of additions gives other bits.
-template <typename Number>
-std::vector<std::vector<Number>> gradients_of(int rank, std::uint64_t iteration, const std::vector<std::size_t> &counts)
-{
-    std::uint64_t seed = scramble(static_cast<std::uint64_t>(rank) << 32 | iteration);
-    std::vector<std::vector<Number>> blocks;
-    for (const std::size_t count : counts) {
-        std::vector<Number> block(count);
-        for (Number &value : block) {
-            const std::uint64_t bits = scramble(++seed);
-            const double mantissa = static_cast<double>(static_cast<std::int64_t>(bits >> 11) - (std::int64_t{1} << 52));
-            value = static_cast<Number>(mantissa / static_cast<double>(std::uint64_t{1} << (bits % 16 + 40)));
-        }
-        if (count > 2)
-            block[1] = static_cast<Number>(-0.0); // of every rank: the mean is minus zero
-        blocks.push_back(block);
-    }
-    return blocks;
-}
-
-template <typename Number> using Blocks = std::vector<std::vector<Number>>;
-
-/// The mean over the contributors, one after another in rank order. gradients[rank][block].
-template <typename Number>
-std::vector<Number> mean_of(const plan::IterationPlan &plan, std::uint32_t block,
-                            const std::vector<Blocks<Number>> &gradients)
-{
-    std::vector<Number> sum;
-    for (const std::uint32_t rank : plan.contributors[block]) {
-        const std::vector<Number> &mine = gradients[rank][block];
-        if (sum.empty())
-            sum = mine;
-        else
-            for (std::size_t i = 0; i < sum.size(); ++i)
-                sum[i] += mine[i];
-    }
-    for (Number &value : sum)
-        value /= static_cast<Number>(plan.contributors[block].size());
-    return sum;
-}
-
-template <typename Number>
-Blocks<Number> reference(const plan::IterationPlan &plan, const std::vector<std::size_t> &counts)
-{
-    std::vector<Blocks<Number>> gradients;
-    for (std::size_t rank = 0; rank < plan.depths.size(); ++rank)
-        gradients.push_back(gradients_of<Number>(static_cast<int>(rank), plan.iteration, counts));
-    Blocks<Number> means;
-    for (std::uint32_t block = 0; block < counts.size(); ++block)
-        means.push_back(mean_of(plan, block, gradients));
-    return means;
-}
-
-template <typename Number> std::vector<BlockBuffer> buffers_of(std::vector<std::vector<Number>> &blocks)
-{
-    std::vector<BlockBuffer> buffers;
-    for (auto &block : blocks)
-        buffers.push_back({block.data(), block.size(), sizeof(Number) == 8 ? DataType::float64 : DataType::float32});
-    return buffers;
-}
-
-/// One iteration of every rank: blocks become ready from the loss on, or, on odd ranks, all at the end and backwards.
-template <typename Number>
-void run_iteration(GradientSync &sync, const Collective &world, const plan::IterationPlan &plan,
-                   std::vector<std::vector<Number>> &mine, const std::vector<std::size_t> &counts)
-{
-    const auto fresh = gradients_of<Number>(world.rank(), plan.iteration, counts);
-    std::vector<std::uint32_t> order(plan.depths[static_cast<std::size_t>(world.rank())]);
-    std::iota(order.begin(), order.end(), static_cast<std::uint32_t>(counts.size() - order.size()));
-    if (world.rank() % 2 == 0)
-        std::reverse(order.begin(), order.end());
-    for (auto &block : mine)
-        std::fill(block.begin(), block.end(), static_cast<Number>(77)); // nobody's leftovers may count
-    sync.begin(plan);
-    for (const std::uint32_t block : order) {
-        std::copy(fresh[block].begin(), fresh[block].end(), mine[block].begin());
-        sync.block_ready(block);
-    }
-    sync.wait(kLong);
-}
 
 template <typename Number>
 void check_blocks(const plan::IterationPlan &plan, const Blocks<Number> &expected, const Blocks<Number> &mine,
@@ -270,7 +165,7 @@ END_TEST
                   (text).c_str())
 
 /// Three ranks, rank 2 does `misbehave` instead of its part; what the others get.
-std::vector<jigsaw::tests::Outcome> run_with_a_bad_rank(Strategy strategy, const std::function<void(GradientSync &)> &misbehave)
+std::vector<Outcome> run_with_a_bad_rank(Strategy strategy, const std::function<void(GradientSync &)> &misbehave)
 {
     return run_ranks(3, [&](Collective &world) {
         std::vector<std::vector<float>> mine(2, std::vector<float>(1000, 1.0f));
@@ -319,7 +214,7 @@ START_TEST(a_rank_that_is_late_is_a_time_out_that_names_it)
         });
         ck_assert_int_eq(outcomes[2].code, JIGSAW_PEER_LEFT);
         const bool first = outcomes[0].code == JIGSAW_TIMEOUT;
-        const jigsaw::tests::Outcome &timed_out = outcomes[first ? 0 : 1];
+        const Outcome &timed_out = outcomes[first ? 0 : 1];
         ck_assert_int_eq(timed_out.code, JIGSAW_TIMEOUT);
         ASSERT_CONTAINS(timed_out.text, "gradients of iteration 5: not complete after 100 ms: rank ");
         ASSERT_CONTAINS(outcomes[2].text, "not complete after 100 ms");
