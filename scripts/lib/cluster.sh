@@ -260,7 +260,14 @@ job_gpus() {
     while read -r nodes gpus; do
         slurm scontrol show hostnames "$nodes" | grep -qx "$2" && echo "$gpus"
     done < <(slurm scontrol -d show job "$1" 2>/dev/null |
-        awk '$1 ~ /^Nodes=/ { gpus = match($0, /IDX:[^)]*/) ? substr($0, RSTART + 4, RLENGTH - 4) : ""; print substr($1, 7), gpus }')
+        awk '$1 ~ /^Nodes=/ {
+            gpus = ""; rest = $0
+            while (match(rest, /IDX:[0-9,-]+/)) { # one for each GPU type
+                gpus = gpus (gpus == "" ? "" : ",") substr(rest, RSTART + 4, RLENGTH - 4)
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+            print substr($1, 7), gpus
+        }')
 }
 # GresUsed of a node: gpu:2(IDX:0-1)
 node_gpus_used() { slurm scontrol -d show node "$1" 2>/dev/null | sed -n 's/^ *GresUsed=//p'; }

@@ -115,6 +115,21 @@ settle() {
 }
 pending() { settle; job_is "$1" PENDING; }
 
+# As another user, who may read nothing of root's.
+submit_as() { local user=$1; shift; (cd /tmp && slurm runuser -u "$user" -- sbatch --parsable -o /dev/null --job-name=t "$@" --wrap 'exec sleep 600'); }
+# squeue's reason, as %R shows it for a pending job.
+reason_of() { slurm squeue -h -j "$1" -o %R; }
+has_reason() { [[ $(reason_of "$1") =~ $2 ]]; }
+# Both jobs run and hold the same GPUs on each node: share A B n1 n2
+share() {
+    local a=$1 b=$2 node
+    shift 2
+    running "$a" && running "$b" || return 1
+    for node in "$@"; do
+        [ -n "$(job_gpus "$a" "$node")" ] && [ "$(job_gpus "$a" "$node")" = "$(job_gpus "$b" "$node")" ] || return 1
+    done
+}
+used() { [ "$(node_gpus_used "$1")" = "$2" ]; }
 ctld_log() { grep -E "$1" "$(cluster_log ctld)"; }
 no_errors() {
     local found

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a job's user asked of us and what the site allows it: the --spb options in spank_job_env, which a client wrote,
+// and jigsaw.yaml.
+#ifndef JIGSAW_SELECT_REQUESTS_HPP
+#define JIGSAW_SELECT_REQUESTS_HPP
+
+#include "plugin/select/records.hpp"
+
+namespace jigsaw::select {
+
+/// jigsaw.yaml of slurmctld: $JIGSAW_CONFIG, else /etc/jigsaw/jigsaw.yaml. A bad file is logged and changes nothing; at
+/// the first load it leaves the defaults with sharing off, since nobody knows what the site wanted.
+void load_settings();
+const config::Config &settings();
+
+/// The job's request, validated anew. A bad value is no request at all (an exclusive job) and one log line per job.
+core::SpbRequest spb_request(const job_record_t *job);
+
+/// The policy of the job's partition (the one being tried), QOS and account.
+core::SharingPolicy sharing_policy(const job_record_t *job);
+
+/// Does this job share: it asked to, asks for GPUs, not for whole nodes, and its policy is on?
+bool job_shares(const job_record_t *job);
+
+/// Remove from the job what a client forged in our name: everything called JIGSAW_* or SPANK_JIGSAW_*, and all options
+/// when one of them is bad. For every job, sharing or not, before its prolog can see them.
+void strip_forged(job_record_t *job);
+
+/// A running job for core::Cluster.
+core::Resident make_resident(job_record_t *job);
+
+/// A pending job for core::find_offers().
+core::PlacementRequest make_placement_request(const JobTest &test);
+
+} // namespace jigsaw::select
+#endif
