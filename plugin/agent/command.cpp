@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running a program without a shell, with a time limit.
-#include "plugin/agent/publisher.hpp"
+#include "plugin/agent/command.hpp"
 
 #include "runtime/page/fd.hpp"
 #include "runtime/page/page.hpp"

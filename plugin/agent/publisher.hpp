@@ -4,6 +4,7 @@
 #ifndef JIGSAW_AGENT_PUBLISHER_HPP
 #define JIGSAW_AGENT_PUBLISHER_HPP
 
+#include "plugin/agent/command.hpp"
 #include "plugin/agent/registry.hpp"
 
 #include <atomic>
@@ -25,15 +26,6 @@ constexpr std::size_t kSegmentBytes = 512;
 std::string merge_segment(const std::string &comment, const std::string &segment);
 /// The AdminComment of `scontrol show job` output; empty when it has none.
 std::string find_admin_comment(const std::string &show_job);
-
-struct CommandResult {
-    int status = -1; ///< exit status; -1: not run, killed, or out of time
-    std::string output;
-};
-/// Run a program without a shell; standard output and error are collected (up to 64 KiB). Ends it after timeout_ms, and
-/// soon after *stop becomes true.
-CommandResult run_command(const std::vector<std::string> &arguments, const std::vector<std::string> &extra_environment,
-                          int timeout_ms, const std::atomic<bool> &stop);
 
 class Publisher {
   public:

@@ -38,14 +38,14 @@ configure_in()
     args+=("$@")
     mkdir -p "$build"
     if [ -e "$build/config.status" ] && [ "$build/config.status" -nt "$top/configure" ] &&
-        [ "$(cat "$build/configure.args" 2>/dev/null)" = "${args[*]}" ]; then
+        [ "$(cat "$build/configure.args" 2>/dev/null)" = "$top ${args[*]}" ]; then
         return 0
     fi
     say "configure: $build ${*}"
     rm -f "$build/configure.args"
     run_logged "$build/configure.log" env -C "$build" "$top/configure" "${args[@]}" ||
         die "configure failed; its log: $build/configure.log"
-    echo "${args[*]}" >"$build/configure.args"
+    echo "$top ${args[*]}" >"$build/configure.args"
     sed -n '/will build:/,$p' "$build/configure.log"
 }
 

@@ -79,6 +79,8 @@ class GateLog {
         std::int64_t gpu = 0, id = 0;
         if (!number(&gpu, values, "gpu") || !number(&id, values, "process"))
             return "no gpu or no process";
+        if (event == "directive" || event == "agreed" || event == "iteration")
+            return {}; // of depth, not of turns
         return step(event, gpu, id);
     }
 

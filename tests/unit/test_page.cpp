@@ -3,6 +3,7 @@
 #include "runtime/page/page.hpp"
 #include "tests/lib/suite.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
@@ -404,8 +405,8 @@ bool is_whole(const DirectiveView &view)
 {
     const DirectiveView expected = numbered(view.wanted.generation);
     return view.wanted == expected.wanted && view.published_ns == expected.published_ns &&
-           view.rivals.size() == expected.rivals.size() &&
-           std::memcmp(view.rivals.data(), expected.rivals.data(), view.rivals.size() * sizeof(jigsaw_rival_t)) == 0;
+           std::equal(view.rivals.begin(), view.rivals.end(), expected.rivals.begin(), expected.rivals.end(),
+                      [](const auto &a, const auto &b) { return std::memcmp(&a, &b, sizeof a) == 0; });
 }
 
 START_TEST(readers_never_see_half_a_directive)
