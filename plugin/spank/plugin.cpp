@@ -2,8 +2,8 @@
 // spank_jigsaw: the only file that sees spank.h. Registers the --spb options, judges them where a job is submitted, and
 // hands prolog, epilog and tasks to job_files.cpp.
 //
-// A SPANK plugin that crashes or fails in a prolog or a step drains nodes, so: only a submit command may fail (with a line
-// that says why); everything else returns success whatever happens; no exception leaves (guard()). Two calls that crash
+// A SPANK plugin that crashes or fails in a prolog or a step drains nodes, so: only a submit command may fail (refuse());
+// everything else returns success whatever happens; no exception leaves (guard()). Two calls that crash
 // Slurm 22.05 are not made: spank_get_item() in init (the prolog's process has no job there, plugstack.c:921) and
 // spank_job_control_getenv() in prolog and epilog (dlclose(NULL), plugstack.c:2289); spank_context() in the prolog's init
 // says S_CTX_ERROR. That is why the prolog reads its own environment, into which Slurm puts the job's.
@@ -45,8 +45,7 @@ using namespace jigsaw;
 struct Submission {
     core::SpbRequest request;
     std::set<std::string> given;
-    std::string one_given; ///< "--name=value" parts of an option other than --spb, for the message
-    std::string its_value;
+    std::string one_given, its_value; ///< an option other than --spb, for the message
 };
 Submission submission;
 
@@ -101,26 +100,39 @@ spank::Environment environment()
     return entries;
 }
 
+bool is_submit_command()
+{
+    const spank_context_t context = spank_context();
+    return context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL;
+}
+
+/// Ends sbatch, salloc or srun before anything is queued: one line, exit status 1. A status returned to Slurm would not do:
+/// from an option it ends the command with 255 and a second line, and from init_post_opt it is ignored for a plugin that is
+/// "optional" in plugstack.conf (plugstack.c, _do_call_stack()).
+[[noreturn]] void refuse(const std::string &why)
+{
+    slurm_error("%s", why.c_str());
+    std::exit(EXIT_FAILURE);
+}
+
 /// Slurm calls this once for each option of the command line or the shell's SLURM_SPANK_* variables; in a step (remote)
 /// the values are the client's and are not ours to refuse.
 int take_option(int index, const char *value, int remote)
 {
-    if (remote)
+    if (remote || !is_submit_command())
         return ESPANK_SUCCESS;
     return guard("option", [&] {
         const config::OptionRow &row = config::spb_option_table().at(static_cast<std::size_t>(index));
         const std::string text = value ? value : "";
         std::string why;
-        if (!config::set_spb_option(&submission.request, &why, row.name, text)) {
-            slurm_error("%s", why.c_str());
-            return -1;
-        }
+        if (!config::set_spb_option(&submission.request, &why, row.name, text))
+            refuse(why);
         submission.given.insert(row.name);
         if (row.has_argument) {
             submission.one_given = row.name;
             submission.its_value = text;
         }
-        return static_cast<int>(ESPANK_SUCCESS);
+        return ESPANK_SUCCESS;
     });
 }
 
@@ -142,12 +154,6 @@ void register_options(spank_t spank)
         if (spank_option_register(spank, &option) != ESPANK_SUCCESS)
             log_line(std::string("--") + row.name + " cannot be registered; is it another plugin's?");
     }
-}
-
-bool is_submit_command()
-{
-    const spank_context_t context = spank_context();
-    return context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL;
 }
 
 /// A job can be submitted from within another one with that one's environment; its tasks must not take themselves for it.
@@ -177,10 +183,9 @@ int slurm_spank_init(spank_t spank, int, char **)
 int slurm_spank_init_post_opt(spank_t, int, char **)
 {
     return guard("init_post_opt", [&] {
-        if (!is_submit_command() || submission.given.empty() || submission.given.count("spb") > 0)
-            return static_cast<int>(ESPANK_SUCCESS);
-        slurm_error("%s", config::option_needs_spb(submission.one_given, submission.its_value).c_str());
-        return -1;
+        if (is_submit_command() && !submission.given.empty() && submission.given.count("spb") == 0)
+            refuse(config::option_needs_spb(submission.one_given, submission.its_value));
+        return ESPANK_SUCCESS;
     });
 }
 

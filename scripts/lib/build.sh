@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Building JigSaw from its source tree, incrementally. Sourced after say.sh; $top is the source tree.
 #
-#   make_configure                         autoreconf when configure is older than what it is made of
+#   make_configure LOG-FOLDER              autoreconf when configure is older than what it is made of
 #   configure_in BUILD ARGS...             configure when its arguments or its source changed
 #   make_in BUILD TARGET...                make with one job per core
 
@@ -22,9 +22,9 @@ make_configure()
 {
     local newest
     # shellcheck disable=SC2154 # top is set by the script
-    newest=$(find "$top/configure.ac" "$top/m4" -name '*.[am][c4]*' -newer "$top/configure" 2>/dev/null | head -n 1)
-    if [ -x "$top/configure" ] && [ -z "$newest" ] && [ -e "$top/Makefile.in" ] && [ -e "$top/build-aux/depcomp" ]; then
-        return 0
+    if [ -x "$top/configure" ] && [ -e "$top/Makefile.in" ] && [ -e "$top/build-aux/depcomp" ]; then
+        newest=$(find "$top/configure.ac" "$top/m4" -name '*.[am][c4]*' -newer "$top/configure" | head -n 1)
+        [ -n "$newest" ] || return 0
     fi
     say "autoreconf: making configure"
     run_logged "$1/autoreconf.log" autoreconf -fi "$top" || die "autoreconf failed; its log: $1/autoreconf.log"

@@ -27,6 +27,7 @@
 #   CLUSTER_PROLOG_FLAGS   PrologFlags, default Alloc; "" leaves the line out
 #   CLUSTER_SCHED_PARAMS   SchedulerParameters
 #   CLUSTER_PARTITIONS  text of the PartitionName lines, default one partition "main" with all nodes
+#   CLUSTER_CRED_EXPIRE_S  a requeued job starts again after this and a second; its prolog does not run sooner
 #   CLUSTER_EXTRA       more lines of slurm.conf
 #   CLUSTER_JIGSAW_YAML text of jigsaw.yaml; the daemons get its path in JIGSAW_CONFIG
 #   CLUSTER_ENV         array: more NAME=VALUE for all daemons
@@ -39,7 +40,7 @@
 : "${CLUSTER_PORT:=17000}" "${CLUSTER_NODES:=2}" "${CLUSTER_GPUS:=4}" "${CLUSTER_CPUS:=16}" "${CLUSTER_MEMORY_MB:=4000}"
 : "${CLUSTER_SELECT:=select/cons_tres}" "${CLUSTER_SELECT_PARAMS:=CR_Core}" "${CLUSTER_PROLOG_FLAGS=Alloc}"
 : "${CLUSTER_SCHED_PARAMS:=sched_min_interval=100000,bf_interval=1,sched_interval=2,batch_sched_delay=0}"
-: "${CLUSTER_TIMEOUT_S:=30}"
+: "${CLUSTER_TIMEOUT_S:=30}" "${CLUSTER_CRED_EXPIRE_S:=20}"
 declare -a CLUSTER_ENV
 
 _cluster_host() { hostname -s; }
@@ -94,7 +95,7 @@ SlurmctldPort=$CLUSTER_PORT
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$dir/munge/munge.sock
+AuthInfo=socket=$dir/munge/munge.sock,cred_expire=$CLUSTER_CRED_EXPIRE_S
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/spool/%n
 SlurmctldPidFile=$dir/run/slurmctld.pid

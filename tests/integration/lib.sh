@@ -89,7 +89,8 @@ start_cluster() {
     [ -n "${TEST_STOCK:-}" ] || _plugins "${CLUSTER_SELECT/\//_}.so"
     : "${CLUSTER_PLUGSTACK:=optional $CLUSTER_PLUGINS/spank_jigsaw.so}"
     [ "$CLUSTER_PLUGINS" != "$(cluster_slurm_plugins)" ] || CLUSTER_PLUGINS=
-    CLUSTER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/jigsaw-test.XXXXXX") || bail_out "no folder"
+    # A test that needs its name earlier (for run_dir= in plugstack.conf) has made it already.
+    [ -n "${CLUSTER_DIR:-}" ] || CLUSTER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/jigsaw-test.XXXXXX") || bail_out "no folder"
     trap _at_exit EXIT
     trap 'exit 130' INT TERM
     cluster_start >&2 || bail_out "the cluster does not start"
