@@ -267,6 +267,17 @@ START_TEST(table_is_whole)
 }
 END_TEST
 
+START_TEST(policies_are_the_plan_s)
+{
+    for (const plan::Policy policy : {plan::Policy::two_level, plan::Policy::rotate, plan::Policy::shuffle, plan::Policy::fixed}) {
+        core::SpbRequest request = just_spb();
+        std::string why;
+        ck_assert(set_spb_option(&request, &why, "spb-policy", plan::policy_name(policy)));
+        ck_assert(request.policy == policy);
+    }
+}
+END_TEST
+
 START_TEST(sizes)
 {
     const std::vector<std::pair<const char *, std::uint64_t>> good = {
@@ -291,7 +302,7 @@ END_TEST
 int main()
 {
     Suite *suite = suite_create("options");
-    tests::add_case(suite, "values", {good_values, bad_values, sizes});
+    tests::add_case(suite, "values", {good_values, bad_values, policies_are_the_plan_s, sizes});
     tests::add_case(suite, "texts", {requests_survive_text, bad_request_texts});
     tests::add_case(suite, "environment", {environments, names_in_the_environment, table_is_whole});
     return tests::run_tap(suite);
