@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission to a GPU; see admission.hpp. Memory is counted at full depth: partial depth needs less only in some iterations.
+// Admission to a GPU; see admission.hpp. Memory is counted at full depth: partial depth needs less only in some
+// iterations.
 #include "plugin/core/admission.hpp"
 
 #include <algorithm>
@@ -13,7 +14,10 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr std::uint32_t kUnknownLimit = 2; // jobs per GPU while one of them has no profile
 
-std::uint32_t stricter(std::uint32_t limit, std::uint32_t stated) { return stated > 0 ? std::min(limit, stated) : limit; }
+std::uint32_t stricter(std::uint32_t limit, std::uint32_t stated)
+{
+    return stated > 0 ? std::min(limit, stated) : limit;
+}
 
 std::string gib(std::uint64_t bytes) { return decimal(static_cast<double>(bytes) / kGiB, 1); }
 
@@ -72,7 +76,8 @@ std::string why_not_together(const PlacementRequest &job, const Resident &reside
 bool Admission::node_allowed(int node) const
 {
     const std::vector<bool> &allowed = job_.allowed_nodes;
-    return allowed.empty() || (static_cast<std::size_t>(node) < allowed.size() && allowed[static_cast<std::size_t>(node)]);
+    return allowed.empty() ||
+           (static_cast<std::size_t>(node) < allowed.size() && allowed[static_cast<std::size_t>(node)]);
 }
 
 std::uint64_t Admission::claim_of(const SpbRequest &spb, const Profile &profile) const
@@ -123,7 +128,8 @@ Admission::Verdict Admission::judge_memory(const Gpu &gpu) const
     if (claim == 0)
         return {Reason::no_claim, 0};
     for (JobId id : gpu.residents)
-        if (const Resident *resident = cluster_.find(id); resident && claim_of(resident->spb, resident->profile) == 0)
+        if (const Resident *resident = cluster_.find(id);
+            resident && claim_of(resident->spb, resident->profile) == 0)
             return {Reason::no_claim, id};
     const std::uint64_t taken = taken_bytes(gpu);
     const bool fits = taken <= gpu.memory_bytes && claim + policy_.context_bytes <= gpu.memory_bytes - taken;
@@ -176,7 +182,8 @@ std::string Admission::explain(const Verdict &verdict, const Gpu &gpu, const std
     case Reason::own:
         return place + " already holds a rank of this job";
     case Reason::stranger:
-        return place + ": " + (resident ? why_not_together(job_, *resident, policy_) : other + " is not known: wait for it");
+        return place + ": " +
+               (resident ? why_not_together(job_, *resident, policy_) : other + " is not known: wait for it");
     case Reason::full:
         return place + ": " + std::to_string(gpu.residents.size()) + " jobs there, at most " +
                std::to_string(limit_of(gpu)) + " may share a GPU: wait for " + name_of(gpu.residents);
@@ -196,8 +203,8 @@ std::string Admission::explain(const Verdict &verdict, const Gpu &gpu, const std
 std::string Admission::explain_memory(const Gpu &gpu, const std::string &place) const
 {
     const std::uint64_t asked = claim_of(job_.spb, job_.profile) + policy_.context_bytes;
-    return "GPU memory " + gib(taken_bytes(gpu)) + " of " + gib(gpu.memory_bytes) + " GiB taken on " + place + ", " +
-           gib(asked) + " GiB asked: lower --spb-mem" +
+    return "GPU memory " + gib(taken_bytes(gpu)) + " of " + gib(gpu.memory_bytes) + " GiB taken on " + place +
+           ", " + gib(asked) + " GiB asked: lower --spb-mem" +
            (gpu.residents.empty() ? "" : " or wait for " + name_of(gpu.residents));
 }
 

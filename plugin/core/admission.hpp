@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// May a job sit on a GPU, whatever it would gain? Who agreed, how many, how much memory, how long the turns. Every refusal
-// is a sentence with GPU, number and remedy.
+// May a job sit on a GPU, whatever it would gain? Who agreed, how many, how much memory, how long the turns.
+// Every refusal is a sentence with GPU, number and remedy.
 #ifndef JIGSAW_CORE_ADMISSION_HPP
 #define JIGSAW_CORE_ADMISSION_HPP
 
@@ -34,7 +34,10 @@ class Admission {
         bool operator==(const Verdict &other) const { return reason == other.reason && job == other.job; }
     };
 
-    const Gpu &gpu(int node, int index) const { return cluster_.node(node).gpus.at(static_cast<std::size_t>(index)); }
+    const Gpu &gpu(int node, int index) const
+    {
+        return cluster_.node(node).gpus.at(static_cast<std::size_t>(index));
+    }
     Verdict judge(int node, int index) const;
     Verdict judge_memory(const Gpu &gpu) const;
     bool turns_fit(const Resident &resident) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Occupancy, changed in one place: occupy() and vacate() are the only functions that touch a GPU's residents, and whoever
-// calls them reindexes the neighbours. audit() recounts from the jobs.
+// Occupancy, changed in one place: occupy() and vacate() are the only functions that touch a GPU's residents,
+// and whoever calls them reindexes the neighbours. audit() recounts from the jobs.
 #include "plugin/core/cluster.hpp"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ std::vector<NodeGpus> normalised(std::vector<NodeGpus> where)
 
 int idle_gpus(const Node &node)
 {
-    return static_cast<int>(std::count_if(node.gpus.begin(), node.gpus.end(),
-                                          [](const Gpu &gpu) { return gpu.residents.empty(); }));
+    return static_cast<int>(
+        std::count_if(node.gpus.begin(), node.gpus.end(), [](const Gpu &gpu) { return gpu.residents.empty(); }));
 }
 
 bool same_residents(std::vector<JobId> a, std::vector<JobId> b)
@@ -247,7 +247,8 @@ int Cluster::audit_gpus()
             std::vector<JobId> &recorded = nodes_[n].gpus[g].residents;
             if (same_residents(recorded, truth[n][g]))
                 continue;
-            std::sort(truth[n][g].begin(), truth[n][g].end()); // the order of arrival is lost: job ids are nearest to it
+            std::sort(truth[n][g].begin(),
+                      truth[n][g].end()); // the order of arrival is lost: job ids are nearest to it
             recorded = truth[n][g];
             ++wrong;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sits on which GPU. The one place where occupancy is changed: kept incrementally, so that a decision costs what the
-// job and its candidates cost. No Slurm, no clock. One thread at a time (in slurmctld: under its locks).
+// Who sits on which GPU. The one place where occupancy is changed: kept incrementally, so that a decision costs
+// what the job and its candidates cost. No Slurm, no clock. One thread at a time (in slurmctld: under its
+// locks).
 #ifndef JIGSAW_CORE_CLUSTER_HPP
 #define JIGSAW_CORE_CLUSTER_HPP
 
@@ -29,22 +30,23 @@ struct Node {
 
 class Cluster {
   public:
-    /// (Re)declare the node at `index`; residents on GPUs that remain are kept, those on GPUs that are gone lose them.
-    /// The residents in `gpus` are not looked at: add() is the only way in.
+    /// (Re)declare the node at `index`; residents on GPUs that remain are kept, those on GPUs that are gone
+    /// lose them. The residents in `gpus` are not looked at: add() is the only way in.
     void set_node(int index, const std::string &name, const std::vector<Gpu> &gpus);
     int node_count() const { return static_cast<int>(nodes_.size()); }
     const Node &node(int index) const { return nodes_.at(static_cast<std::size_t>(index)); }
 
-    /// Add a job; GPUs that do not exist are refused: false and nothing changed. A job already there is replaced.
+    /// Add a job; GPUs that do not exist are refused: false and nothing changed. A job already there is
+    /// replaced.
     bool add(const Resident &job);
-    void remove(JobId id);                         ///< unknown ids are fine
-    void remove_from_node(JobId id, int node);     ///< shrink
+    void remove(JobId id);                     ///< unknown ids are fine
+    void remove_from_node(JobId id, int node); ///< shrink
     const Resident *find(JobId id) const;
     std::size_t job_count() const { return jobs_.size(); }
     const std::unordered_map<JobId, Resident> &jobs() const { return jobs_; }
 
-    /// Recount everything from the jobs and repair it; the number of GPUs whose incremental record was wrong, plus the
-    /// jobs and nodes whose index entry was (0 in a sound program).
+    /// Recount everything from the jobs and repair it; the number of GPUs whose incremental record was wrong,
+    /// plus the jobs and nodes whose index entry was (0 in a sound program).
     int audit();
 
     /// Sharing jobs by shape, so that a decision looks at its candidates only.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases and directives of co-located jobs (docs/decisions/0003-phases.md). Loads are looked at only where the job to be
-// placed sits: its phase changes nothing elsewhere, and a heavier GPU elsewhere must not hide what it changes here.
+// Phases and directives of co-located jobs (docs/decisions/0003-phases.md). Loads are looked at only where the
+// job to be placed sits: its phase changes nothing elsewhere, and a heavier GPU elsewhere must not hide what it
+// changes here.
 #include "plugin/core/depth.hpp"
 
 #include <algorithm>
@@ -13,11 +14,11 @@ namespace jigsaw::core {
 
 namespace {
 
-constexpr std::uint64_t kMaxSteps = 1024;     // iterations looked at when the true period is longer
-constexpr std::uint64_t kShuffleSteps = 64;   // a shuffle has no period: a sample of it
-constexpr std::uint32_t kMaxPhases = 256;     // candidates per direction; more workers than this are strided
-constexpr double kEqual = 1e-9;               // relative: sums in another order are the same load
-constexpr double kHysteresis = 0.01;          // an agreed phase stays unless another is this much better
+constexpr std::uint64_t kMaxSteps = 1024;   // iterations looked at when the true period is longer
+constexpr std::uint64_t kShuffleSteps = 64; // a shuffle has no period: a sample of it
+constexpr std::uint32_t kMaxPhases = 256;   // candidates per direction; more workers than this are strided
+constexpr double kEqual = 1e-9;             // relative: sums in another order are the same load
+constexpr double kHysteresis = 0.01;        // an agreed phase stays unless another is this much better
 
 struct Score {
     double mean_ms = 0, worst_ms = 0;
@@ -30,7 +31,8 @@ struct Score {
     }
 };
 
-/// Backward time of a level; a job without measurements is taken to spend twice its forward time (algorithms A).
+/// Backward time of a level; a job without measurements is taken to spend twice its forward time (algorithms
+/// A).
 double backward_ms(const GroupJob &job, std::uint32_t level)
 {
     const std::vector<double> &table = job.backward_ms_of_level;
@@ -93,7 +95,8 @@ class Ground {
     std::vector<Seat> seats_of(const GroupJob &job) const
     {
         std::vector<Seat> seats;
-        const auto ranks = static_cast<std::uint32_t>(std::min<std::size_t>(job.gpu_of_rank.size(), job.world_size));
+        const auto ranks =
+            static_cast<std::uint32_t>(std::min<std::size_t>(job.gpu_of_rank.size(), job.world_size));
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
             if (const auto gpu = index_.find(job.gpu_of_rank[rank]); gpu != index_.end())
                 seats.push_back({rank, gpu->second});
@@ -155,10 +158,7 @@ std::vector<GroupJob> older_neighbours(const Ground &ground, const std::vector<G
     return older;
 }
 
-bool may_move(const GroupJob &job)
-{
-    return job.directive.policy != plan::Policy::full && job.world_size > 1;
-}
+bool may_move(const GroupJob &job) { return job.directive.policy != plan::Policy::full && job.world_size > 1; }
 
 /// The best phase and direction; the present ones where nothing is better.
 GroupJob best_placed(const Ground &ground, const GroupJob &job, const std::vector<GroupJob> &older)
@@ -203,8 +203,8 @@ std::uint32_t levels_of(const SpbRequest &request, std::uint32_t world_size)
     return request.policy == plan::Policy::two_level ? 2 : std::min(world_size, JIGSAW_MAX_LEVELS);
 }
 
-/// Share of full backward time of a level. By measured times where they are for these levels; two-level needs only the
-/// first and the last; else l/L, which a depth table never undercuts (plan::make_depth_table).
+/// Share of full backward time of a level. By measured times where they are for these levels; two-level needs
+/// only the first and the last; else l/L, which a depth table never undercuts (plan::make_depth_table).
 double fraction_of_level(const GroupJob &job, const plan::Directive &directive, std::uint32_t level)
 {
     const std::vector<double> &table = job.backward_ms_of_level;
@@ -302,8 +302,9 @@ bool depth_pays(const GroupJob &job, const std::vector<GroupJob> &others, const 
     return with_ms * std::max(1.0, q) < without_ms * (1 - kEqual);
 }
 
-plan::Directive wanted_directive(const SpbRequest &request, const GroupJob &job, const std::vector<GroupJob> &others,
-                                 std::uint32_t min_full_workers, std::uint64_t generation)
+plan::Directive wanted_directive(const SpbRequest &request, const GroupJob &job,
+                                 const std::vector<GroupJob> &others, std::uint32_t min_full_workers,
+                                 std::uint64_t generation)
 {
     const bool partial_allowed = request.mode == SpbMode::automatic || request.mode == SpbMode::levels;
     const bool warm = job.iteration >= request.warmup_iterations;

@@ -21,9 +21,9 @@ void drop(GangIndex::Classes &classes, const GangClass &where, const std::pair<s
 }
 
 /// Drops a member from one owner's table, and the table when it was the last.
-template <typename Tables, typename Owner>
-void drop_owned(Tables &tables, const Owner &owner, const GangClass &where,
-                const std::pair<std::int64_t, JobId> &member)
+template <typename Tables, typename Owner> void drop_owned(Tables &tables, const Owner &owner,
+                                                           const GangClass &where,
+                                                           const std::pair<std::int64_t, JobId> &member)
 {
     const auto at = tables.find(owner);
     if (at == tables.end())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing jobs sorted by what a newcomer looks for: few residents first, then shape, length of turns, free memory. Kept
-// by Cluster; for every scope of sharing (anyone, one user, one account) its own table, so that no scope is scanned.
+// Sharing jobs sorted by what a newcomer looks for: few residents first, then shape, length of turns, free
+// memory. Kept by Cluster; for every scope of sharing (anyone, one user, one account) its own table, so that no
+// scope is scanned.
 #ifndef JIGSAW_CORE_GANG_INDEX_HPP
 #define JIGSAW_CORE_GANG_INDEX_HPP
 
@@ -39,7 +40,7 @@ struct Resident {
 
 /// Jobs that look alike to a newcomer.
 struct GangClass {
-    std::uint32_t residents = 0;     ///< most on any of its GPUs, itself counted
+    std::uint32_t residents = 0; ///< most on any of its GPUs, itself counted
     std::uint32_t nodes = 0;
     std::uint32_t gpus_per_node = 0; ///< the least on any of its nodes
     int turn_class = 0;              ///< turn_class_of() its full turn

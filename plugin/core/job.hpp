@@ -27,11 +27,11 @@ struct SpbRequest {
     std::uint32_t levels = 0; ///< 0: chosen
     plan::Policy policy = plan::Policy::two_level;
     std::uint64_t warmup_iterations = 0;
-    double min_depth_fraction = 0;   ///< 0..1, floor of the mean depth fraction
-    std::uint32_t max_share = 0;     ///< jobs per GPU this job accepts, itself counted; 0: the site's limit; 1: alone
-    std::uint64_t memory_bytes = 0;  ///< peak per GPU at full depth; 0: not stated
-    double weight = 1;               ///< share of turns
-    std::string profile_key;         ///< names earlier runs of the same training
+    double min_depth_fraction = 0; ///< 0..1, floor of the mean depth fraction
+    std::uint32_t max_share = 0;   ///< jobs per GPU this job accepts, itself counted; 0: the site's limit; 1: alone
+    std::uint64_t memory_bytes = 0; ///< peak per GPU at full depth; 0: not stated
+    double weight = 1;              ///< share of turns
+    std::string profile_key;        ///< names earlier runs of the same training
 
     bool shares() const { return mode != SpbMode::off && max_share != 1; }
 };
@@ -48,7 +48,8 @@ struct Profile {
     double full_turn_ms() const { return forward_ms + (known() ? backward_ms_of_level.back() : 0); }
 };
 
-/// GPU memory a job must be granted, at full depth: the larger of what it states and what was measured; 0: unknown.
+/// GPU memory a job must be granted, at full depth: the larger of what it states and what was measured; 0:
+/// unknown.
 inline std::uint64_t claim_bytes(const SpbRequest &spb, const Profile &profile)
 {
     return spb.memory_bytes > profile.memory_peak_bytes ? spb.memory_bytes : profile.memory_peak_bytes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for places. Candidates come from the index of gangs, best classes first, and are bounded, so that a decision
-// costs what the job and its candidates cost, whatever the size of the cluster (docs/decisions/0001-placement.md).
+// The search for places. Candidates come from the index of gangs, best classes first, and are bounded, so that
+// a decision costs what the job and its candidates cost, whatever the size of the cluster
+// (docs/decisions/0001-placement.md).
 #include "plugin/core/placement.hpp"
 
 #include "plugin/core/admission.hpp"
@@ -16,7 +17,8 @@ namespace jigsaw::core {
 namespace {
 
 constexpr std::uint32_t kMaxExact = 48, kMaxSubsets = 32, kMaxSeeds = 32; // candidates looked at, by kind
-constexpr double kLeastGain = 0.3;  // capacity gate: of the newcomer's GPUs (scheduling-study 7)
+constexpr std::uint32_t kLeastOfClass = 4;                                // candidates of one class of gangs
+constexpr double kLeastGain = 0.3; // capacity gate: of the newcomer's GPUs (scheduling-study 7)
 constexpr double kEqualGain = 1e-9;
 constexpr std::size_t kRefusalLimit = 200;
 
@@ -32,10 +34,12 @@ class Search {
     Offers run()
     {
         if (policy_.enabled) {
-            walk(kMaxExact, [&](const GangClass &c) { return exact_shape(c); },
-                 [&](const Resident &gang) { consider_exact(gang); });
-            walk(kMaxSubsets, [&](const GangClass &c) { return !exact_shape(c) && large_enough(c); },
-                 [&](const Resident &gang) { consider_subset(gang); });
+            walk(
+                kMaxExact, [&](const GangClass &c) { return exact_shape(c); },
+                [&](const Resident &gang) { consider_exact(gang); });
+            walk(
+                kMaxSubsets, [&](const GangClass &c) { return !exact_shape(c) && large_enough(c); },
+                [&](const Resident &gang) { consider_subset(gang); });
             consider_mixed();
         } else {
             refuse("sharing is off for this job's partition, QOS or account: wait for idle GPUs");
@@ -74,16 +78,23 @@ class Search {
         return std::ldexp(1, std::abs(own - c.turn_class) - 1) > policy_.max_turn_ratio;
     }
 
-    /// visit() for at most `budget` jobs of the wanted classes; one, for the reason's sake, where all must be refused.
+    /// visit() for at most `budget` jobs of the wanted classes, an equal part of each so that no class hides
+    /// the others; one, for the reason's sake, where all must be refused.
     template <typename Wanted, typename Visit> void walk(std::uint32_t budget, Wanted wanted, Visit visit)
     {
-        for (const auto &[gang_class, members] : classes()) {
-            if (!wanted(gang_class))
-                continue;
-            std::uint32_t left = turns_apart(gang_class) ? std::min(budget, 1u) : budget;
-            for (auto member = members.begin(); member != members.end() && left > 0; ++member, --left, --budget)
+        std::vector<GangIndex::Classes::const_pointer> open;
+        for (const auto &entry : classes())
+            if (wanted(entry.first))
+                open.push_back(&entry);
+        const auto part =
+            std::max(kLeastOfClass, budget / static_cast<std::uint32_t>(std::max<std::size_t>(1, open.size())));
+        for (const auto *entry : open) {
+            std::uint32_t left = std::min(budget, turns_apart(entry->first) ? 1u : part);
+            budget -= left;
+            for (auto member = entry->second.begin(); member != entry->second.end() && left > 0; ++member, --left)
                 if (const Resident *gang = cluster_.find(member->second))
                     visit(*gang);
+            budget += left;
             if (budget == 0)
                 return;
         }
@@ -102,7 +113,8 @@ class Search {
             consider_subset(gang);
     }
 
-    /// The GPUs with fewest residents of those that the job may take, n of them; fewer when there are not so many.
+    /// The GPUs with fewest residents of those that the job may take, n of them; fewer when there are not so
+    /// many.
     Pick pick(int node, const std::vector<int> &gpus) const
     {
         std::vector<std::pair<std::size_t, int>> open;
@@ -153,16 +165,18 @@ class Search {
             consider(Offer::Kind::subset, where);
     }
 
-    /// Supersets of small gangs and gangs together with idle GPUs: on the nodes of sharing jobs, the n GPUs with fewest
-    /// residents.
+    /// Supersets of small gangs and gangs together with idle GPUs: on the nodes of sharing jobs, the n GPUs
+    /// with fewest residents.
     void consider_mixed()
     {
         std::set<int> seeds;
-        walk(kMaxSeeds, [](const GangClass &) { return true; }, [&](const Resident &gang) {
-            for (const NodeGpus &one : gang.where)
-                if (seeds.size() < kMaxSeeds && admission_.node_allowed(one.node))
-                    seeds.insert(one.node);
-        });
+        walk(
+            kMaxSeeds, [](const GangClass &) { return true; },
+            [&](const Resident &gang) {
+                for (const NodeGpus &one : gang.where)
+                    if (seeds.size() < kMaxSeeds && admission_.node_allowed(one.node))
+                        seeds.insert(one.node);
+            });
         std::vector<Pick> picks;
         for (int node : seeds) {
             const Pick made = pick(node, every_gpu(node));
@@ -235,8 +249,8 @@ class Search {
         found_.push_back({kind, where, predicted.joins, predicted.gain});
     }
 
-    /// Is waiting better? "Nobody pays" and the capacity gate; where somebody's profile is unknown neither has a number to
-    /// go by, and all of them asked to share.
+    /// Is waiting better? "Nobody pays" and the capacity gate; where somebody's profile is unknown neither has
+    /// a number to go by, and all of them asked to share.
     std::string why_wait(const Prediction &predicted, const NodeGpus &first) const
     {
         if (!predicted.known)
@@ -244,12 +258,13 @@ class Search {
         const std::string place = name_of(cluster_, first);
         if (predicted.worst_finish > 1 + policy_.pay)
             return "job " + std::to_string(predicted.worst_job) + " on " + place + " would run " +
-                   decimal(predicted.worst_finish, 2) + " times its time alone, at most " + decimal(1 + policy_.pay, 2) +
-                   " allowed: wait for it or lower --time";
+                   decimal(predicted.worst_finish, 2) + " times its time alone, at most " +
+                   decimal(1 + policy_.pay, 2) + " allowed: wait for it or lower --time";
         const double least = kLeastGain * nodes_ * gpus_per_node_;
         if (predicted.gain < least && !predicted.short_visit)
             return "sharing " + place + " with " + name_of(predicted.joins) + " would gain the work of " +
-                   decimal(predicted.gain, 2) + " GPUs, at least " + decimal(least, 2) + " needed: wait or lower --time";
+                   decimal(predicted.gain, 2) + " GPUs, at least " + decimal(least, 2) +
+                   " needed: wait or lower --time";
         if (job_.wait_s >= 0 && job_.time_limit_s > 0 && predicted.score <= 0)
             return "sharing " + place + " with " + name_of(predicted.joins) + " would cost " +
                    decimal(-predicted.score, 0) + " s more than waiting " + decimal(job_.wait_s, 0) + " s: wait";

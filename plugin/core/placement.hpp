@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs a job may join, best first. Pure: the caller passes time and occupancy, and asks Slurm whether an offer fits
-// everything that is Slurm's (cores, memory, features, reservations). Rules: docs/protocol.md, docs/decisions.
+// Which GPUs a job may join, best first. Pure: the caller passes time and occupancy, and asks Slurm whether an
+// offer fits everything that is Slurm's (cores, memory, features, reservations). Rules: docs/protocol.md,
+// docs/decisions.
 #ifndef JIGSAW_CORE_PLACEMENT_HPP
 #define JIGSAW_CORE_PLACEMENT_HPP
 
@@ -19,16 +20,16 @@ struct SharingPolicy {
     bool enabled = true;
     std::uint32_t max_jobs_per_gpu = 2;
     SharingScope scope = SharingScope::user;
-    std::uint64_t context_bytes = 0;  ///< per resident and GPU: context, NCCL buffers
-    double memory_headroom = 0.05;    ///< fraction of the GPU kept free
-    std::uint64_t default_memory_bytes = 0; ///< claim of a job that states none and has no profile; 0: it does not share
-                                            ///< where GPU memory is configured
-    double pay = 0.5;                 ///< no resident's predicted finish beyond (1 + pay) of its isolated run
-    double max_turn_ratio = 4;        ///< refuse pairs whose turns differ more
-    std::uint32_t max_offers = 16;    ///< candidates handed back
-    double share_slowdown = 1.05;     ///< of a shared GPU beyond the sum of its loads (scheduling-study 9)
-    double extra_iterations = 1;      ///< q: what partial depth costs in iterations, >= 1
-    bool pack = false;                ///< join even while idle GPUs fit: keeps them for jobs that do not share
+    std::uint64_t context_bytes = 0;        ///< per resident and GPU: context, NCCL buffers
+    double memory_headroom = 0.05;          ///< fraction of the GPU kept free
+    std::uint64_t default_memory_bytes = 0; ///< claim of a job that states none and has no profile; 0: it does
+                                            ///< not share where GPU memory is configured
+    double pay = 0.5;                       ///< no resident's predicted finish beyond (1 + pay) of its isolated run
+    double max_turn_ratio = 4;              ///< refuse pairs whose turns differ more
+    std::uint32_t max_offers = 16;          ///< candidates handed back
+    double share_slowdown = 1.05;           ///< of a shared GPU beyond the sum of its loads (scheduling-study 9)
+    double extra_iterations = 1;            ///< q: what partial depth costs in iterations, >= 1
+    bool pack = false; ///< join even while idle GPUs fit: keeps them for jobs that do not share
 };
 
 struct PlacementRequest {
@@ -43,12 +44,12 @@ struct PlacementRequest {
     std::vector<bool> allowed_nodes; ///< [node]; empty: all
     std::int64_t now_s = 0;
     std::int64_t time_limit_s = 0;
-    double wait_s = -1;         ///< expected wait for GPUs of its own; negative: unknown, waiting is not weighed
-    double queue_per_gpu = 0;   ///< waiting jobs per GPU of the cluster: what a saved GPU-second is worth to others
+    double wait_s = -1;       ///< expected wait for GPUs of its own; negative: unknown, waiting is not weighed
+    double queue_per_gpu = 0; ///< waiting jobs per GPU of the cluster: what a saved GPU-second is worth to others
 };
 
-/// GPUs that may look free to the job. `where` lists, per node, every GPU the job may take (idle ones and joinable ones of
-/// this offer); Slurm picks among them.
+/// GPUs that may look free to the job. `where` lists, per node, every GPU the job may take (idle ones and
+/// joinable ones of this offer); Slurm picks among them.
 struct Offer {
     enum class Kind { exact_gang, subset, mixed, idle } kind = Kind::idle;
     std::vector<NodeGpus> where;
@@ -62,11 +63,12 @@ struct Refusal {
 };
 
 struct Offers {
-    /// Best first: exact gangs, then subsets and mixed sets, by gain within a kind. The idle offer (all idle GPUs that fit,
-    /// at most one offer) stands before the first joining offer that gains less than it: a job is only sent to a GPU in
-    /// use while idle ones fit when that costs nobody anything, or when the site packs.
+    /// Best first: exact gangs, then subsets and mixed sets, by gain within a kind. The idle offer (all idle
+    /// GPUs that fit, at most one offer) stands before the first joining offer that gains less than it: a job
+    /// is only sent to a GPU in use while idle ones fit when that costs nobody anything, or when the site
+    /// packs.
     std::vector<Offer> offers;
-    Refusal refusal; ///< of the last candidate turned down, even when there are offers; may be empty
+    Refusal refusal;            ///< of the last candidate turned down, even when there are offers; may be empty
     std::uint32_t examined = 0; ///< candidates looked at: what the decision cost
 };
 

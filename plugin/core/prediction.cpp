@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn model: whoever shares a GPU is slowed by the sum of loads of the busiest resource, all members alike, and a job
-// by the worst of its GPUs. Constants and their source: docs/decisions/0001-placement.md.
+// The turn model: whoever shares a GPU is slowed by the sum of loads of the busiest resource, all members
+// alike, and a job by the worst of its GPUs. Constants and their source: docs/decisions/0001-placement.md.
 #include "plugin/core/prediction.hpp"
 
 #include <algorithm>
@@ -12,14 +12,14 @@ namespace jigsaw::core {
 
 namespace {
 
-constexpr double kHostCapacity = 2;       // CPU and input are two resources (scheduling-study 1, "Muri-S sharing")
-constexpr double kPartialNetwork = 0.75;  // sync bytes at partial depth (scheduling-study 3)
-constexpr double kLeastRemaining_s = 60;  // nobody is about to end, whatever its limit says
+constexpr double kHostCapacity = 2;        // CPU and input are two resources (scheduling-study 1, "Muri-S sharing")
+constexpr double kPartialNetwork = 0.75;   // sync bytes at partial depth (scheduling-study 3)
+constexpr double kLeastRemaining_s = 60;   // nobody is about to end, whatever its limit says
 constexpr double kProgressRemaining = 0.2; // at least this share of what it has done is still to come
 constexpr double kUnknownRemaining_s = 1200; // of a job without a limit that has just begun
-constexpr double kForever_s = 1e12;       // of a newcomer without a limit
+constexpr double kForever_s = 1e12;          // of a newcomer without a limit
 constexpr double kShortVisit = 0.1;
-constexpr double kDelayWeight = 2;        // phi: a second lost by a resident counts twice (scheduling-study 6)
+constexpr double kDelayWeight = 2; // phi: a second lost by a resident counts twice (scheduling-study 6)
 
 /// Mean backward time over workers and iterations at the depth that the request allows.
 double mean_backward_ms(const SpbRequest &spb, const std::vector<double> &backward_ms, std::uint32_t workers)
@@ -28,8 +28,8 @@ double mean_backward_ms(const SpbRequest &spb, const std::vector<double> &backwa
     const bool partial = spb.mode == SpbMode::automatic || spb.mode == SpbMode::levels;
     if (!partial || spb.policy == plan::Policy::full || workers < 2)
         return full_ms;
-    double mean_ms = std::accumulate(backward_ms.begin(), backward_ms.end(), 0.0) /
-                     static_cast<double>(backward_ms.size());
+    double mean_ms =
+        std::accumulate(backward_ms.begin(), backward_ms.end(), 0.0) / static_cast<double>(backward_ms.size());
     if (spb.policy == plan::Policy::two_level)
         mean_ms = (full_ms + (workers - 1) * backward_ms.front()) / workers;
     return std::min(full_ms, std::max(mean_ms, spb.min_depth_fraction * full_ms));
@@ -97,7 +97,8 @@ const Load &Predictor::load(JobId id)
     if (known != loads_.end())
         return known->second;
     const Resident *job = cluster_.find(id);
-    const Load made = job ? load_of(job->spb, job->profile, static_cast<std::uint32_t>(gpus_of(job->where))) : Load{};
+    const Load made =
+        job ? load_of(job->spb, job->profile, static_cast<std::uint32_t>(gpus_of(job->where))) : Load{};
     return loads_.emplace(id, made).first->second;
 }
 
@@ -111,7 +112,8 @@ double Predictor::slowdown_on(const std::vector<JobId> &residents, bool with_new
     return slowdown_of(loads, policy_);
 }
 
-/// The worst of a resident's GPUs as they are. GPUs of a gang mostly hold the same jobs: those are computed once.
+/// The worst of a resident's GPUs as they are. GPUs of a gang mostly hold the same jobs: those are computed
+/// once.
 double Predictor::slowdown_now(JobId id)
 {
     const auto known = slow_now_.find(id);
@@ -197,7 +199,8 @@ Prediction Predictor::predict(const std::vector<NodeGpus> &where)
     return made;
 }
 
-/// scheduling-study 7: the newcomer's win over waiting, less what the residents lose, plus what is saved for the queue.
+/// scheduling-study 7: the newcomer's win over waiting, less what the residents lose, plus what is saved for
+/// the queue.
 double Predictor::score(const std::vector<Member> &members, double own_gpus, double own_slowdown) const
 {
     if (job_.wait_s < 0 || job_.time_limit_s <= 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to a newcomer and to the residents it would join: the turn model of the scheduling study (sections 2, 3, 7).
-// Times in seconds; "isolated" seconds are those of a job that has its GPUs to itself.
+// What happens to a newcomer and to the residents it would join: the turn model of the scheduling study
+// (sections 2, 3, 7). Times in seconds; "isolated" seconds are those of a job that has its GPUs to itself.
 #ifndef JIGSAW_CORE_PREDICTION_HPP
 #define JIGSAW_CORE_PREDICTION_HPP
 
@@ -22,19 +22,19 @@ struct Load {
 /// `workers`: GPUs of the job, one rank on each.
 Load load_of(const SpbRequest &spb, const Profile &profile, std::uint32_t workers);
 
-/// By how much everybody on a GPU with these loads is slowed: share_slowdown * max(1, largest sum of loads). Partial depth
-/// is used where it is better after its extra iterations.
+/// By how much everybody on a GPU with these loads is slowed: share_slowdown * max(1, largest sum of loads).
+/// Partial depth is used where it is better after its extra iterations.
 double slowdown_of(const std::vector<Load> &loads, const SharingPolicy &policy);
 
 /// What joining would do.
 struct Prediction {
-    bool known = true;       ///< false: somebody has no profile; the rules that need numbers do not apply
-    double own_slowdown = 1; ///< of the newcomer
-    double gain = 0;         ///< GPU rate added, in GPUs that work at isolated speed
-    double worst_finish = 1; ///< largest predicted finish of a resident over its isolated run
-    JobId worst_job = 0;     ///< whose
-    bool short_visit = true; ///< the newcomer is gone after a tenth of the shortest resident's remaining run
-    double score = 0;        ///< seconds won over waiting, all jobs together; only where a wait was given
+    bool known = true;        ///< false: somebody has no profile; the rules that need numbers do not apply
+    double own_slowdown = 1;  ///< of the newcomer
+    double gain = 0;          ///< GPU rate added, in GPUs that work at isolated speed
+    double worst_finish = 1;  ///< largest predicted finish of a resident over its isolated run
+    JobId worst_job = 0;      ///< whose
+    bool short_visit = true;  ///< the newcomer is gone after a tenth of the shortest resident's remaining run
+    double score = 0;         ///< seconds won over waiting, all jobs together; only where a wait was given
     std::vector<JobId> joins; ///< ascending
 };
 

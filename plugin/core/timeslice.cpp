@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn is next: least normalised progress (docs/decisions/0002-turn-order.md). A GPU has a handful of processes, so
-// everything is a walk over a short vector, in an order that no hash or address decides.
+// Whose turn is next: least normalised progress (docs/decisions/0002-turn-order.md). A GPU has a handful of
+// processes, so everything is a walk over a short vector, in an order that no hash or address decides.
 #include "plugin/core/timeslice.hpp"
 
 #include <algorithm>
@@ -21,14 +21,12 @@ double weight_of(double weight) { return weight > 0 ? weight : 1; }
 
 TurnQueue::Entry *TurnQueue::find(ProcessId id)
 {
-    const auto at = std::find_if(entries_.begin(), entries_.end(), [&](const Entry &e) { return e.process.id == id; });
+    const auto at =
+        std::find_if(entries_.begin(), entries_.end(), [&](const Entry &e) { return e.process.id == id; });
     return at == entries_.end() ? nullptr : &*at;
 }
 
-const TurnQueue::Entry *TurnQueue::find(ProcessId id) const
-{
-    return const_cast<TurnQueue *>(this)->find(id);
-}
+const TurnQueue::Entry *TurnQueue::find(ProcessId id) const { return const_cast<TurnQueue *>(this)->find(id); }
 
 void TurnQueue::add(const Process &process)
 {
@@ -46,8 +44,9 @@ void TurnQueue::add(const Process &process)
 
 void TurnQueue::remove(ProcessId id)
 {
-    entries_.erase(std::remove_if(entries_.begin(), entries_.end(), [&](const Entry &e) { return e.process.id == id; }),
-                   entries_.end());
+    entries_.erase(
+        std::remove_if(entries_.begin(), entries_.end(), [&](const Entry &e) { return e.process.id == id; }),
+        entries_.end());
     if (holder_ == id)
         holder_.reset();
 }

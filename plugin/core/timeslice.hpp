@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn is next on one GPU. Pure: time comes as an argument. jigsawd keeps one per GPU; jigsaw sim the same.
+// Whose turn is next on one GPU. Pure: time comes as an argument. jigsawd keeps one per GPU; jigsaw sim the
+// same.
 #ifndef JIGSAW_CORE_TIMESLICE_HPP
 #define JIGSAW_CORE_TIMESLICE_HPP
 
@@ -11,18 +12,19 @@
 
 namespace jigsaw::core {
 
-/// Least normalised progress first: progress counts isolated iterations (turns of a full iteration) over weight since
-/// the process became a rival; a newcomer starts at the least progress present. Ties, and requests less than kTieNs
-/// apart when progress is equal, go by (job start, job id): nodes choose alike without talking. A process that was away
-/// may catch up by kMaxBacklog iterations, no more: otherwise a long pause would buy it the GPU alone. One whose turns
-/// in the last kShareWindow fell below its guaranteed share comes before all others.
+/// Least normalised progress first: progress counts isolated iterations (turns of a full iteration) over weight
+/// since the process became a rival; a newcomer starts at the least progress present. Ties, and requests less
+/// than kTieNs apart when progress is equal, go by (job start, job id): nodes choose alike without talking. A
+/// process that was away may catch up by kMaxBacklog iterations, no more: otherwise a long pause would buy it
+/// the GPU alone. One whose turns in the last kShareWindow fell below its guaranteed share comes before all
+/// others.
 class TurnQueue {
   public:
     using ProcessId = std::uint64_t; ///< jigsawd's own number of a process
     static constexpr std::uint64_t kTieNs = 1000000;
-    static constexpr double kMaxBacklog = 8;          ///< iterations
-    static constexpr std::size_t kShareWindow = 100;  ///< turns of the GPU
-    static constexpr double kMaxGuarantee = 0.95;     ///< whatever is promised, the others keep the rest
+    static constexpr double kMaxBacklog = 8;         ///< iterations
+    static constexpr std::size_t kShareWindow = 100; ///< turns of the GPU
+    static constexpr double kMaxGuarantee = 0.95;    ///< whatever is promised, the others keep the rest
 
     struct Process {
         ProcessId id = 0;
@@ -36,7 +38,8 @@ class TurnQueue {
     void remove(ProcessId id);
     void want(ProcessId id, std::uint64_t now_ns); ///< asks for a turn
     void cancel(ProcessId id);                     ///< no longer asks
-    /// The process to grant now, nullopt when nobody asks or somebody holds. Granting is the caller's: call granted().
+    /// The process to grant now, nullopt when nobody asks or somebody holds. Granting is the caller's: call
+    /// granted().
     std::optional<ProcessId> next(std::uint64_t now_ns) const;
     void granted(ProcessId id, std::uint64_t now_ns);
     /// The holder gave back; `iterations` it advanced (1, or a fraction for accumulation and evaluation turns).

@@ -70,7 +70,8 @@ START_TEST(gpus_that_do_not_exist_are_refused)
 {
     Cluster cluster = cluster_of(2, 4);
     cluster.add(job_on(1, {{0, {0}}}));
-    const std::vector<std::vector<NodeGpus>> bad{{{0, {4}}}, {{2, {0}}}, {{-1, {0}}}, {{0, {-1}}}, {{0, {1}}, {1, {9}}}};
+    const std::vector<std::vector<NodeGpus>> bad{
+        {{0, {4}}}, {{2, {0}}}, {{-1, {0}}}, {{0, {-1}}}, {{0, {1}}, {1, {9}}}};
     for (const auto &where : bad) {
         ck_assert(!cluster.add(job_on(2, where)));
         ck_assert(!cluster.add(job_on(1, where))); // nor does the old record of a known job suffer
@@ -261,8 +262,8 @@ START_TEST(a_random_life_equals_the_recount)
             if (jobs.count(id)) {
                 const int node = static_cast<int>(random() % kNodes);
                 auto &where = jobs[id];
-                where.erase(std::remove_if(where.begin(), where.end(), [&](const NodeGpus &w) { return w.node == node; }),
-                            where.end());
+                const auto there = [&](const NodeGpus &w) { return w.node == node; };
+                where.erase(std::remove_if(where.begin(), where.end(), there), where.end());
                 cluster.remove_from_node(id, node);
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placement: who may share with whom, which offers come first, what is refused and in which words, and that a decision on
-// 10,000 GPUs looks at its candidates only.
+// Placement: who may share with whom, which offers come first, what is refused and in which words, and that a
+// decision on 10,000 GPUs looks at its candidates only.
 #include "plugin/core/placement.hpp"
 #include "tests/lib/suite.hpp"
 
@@ -26,7 +26,8 @@ Cluster cluster_of(int nodes, std::size_t gpus, std::uint64_t memory_bytes = 0, 
     return cluster;
 }
 
-/// Busy for `turn_ms` (a third of it forward) and away for `network_ms`; two levels, the shallow one a quarter of backward.
+/// Busy for `turn_ms` (a third of it forward) and away for `network_ms`; the shallow one of its two levels is a
+/// quarter of backward.
 Profile profile_of(double turn_ms, double network_ms = 0)
 {
     Profile profile;
@@ -251,7 +252,8 @@ START_TEST(only_those_who_agreed_share)
             expect(found, "exact 0:0 j42");
             continue;
         }
-        ck_assert_msg(why.find(row.part_of_why) != std::string::npos, "'%s' is not in '%s'", row.part_of_why, why.c_str());
+        ck_assert_msg(why.find(row.part_of_why) != std::string::npos, "'%s' is not in '%s'", row.part_of_why,
+                      why.c_str());
         ck_assert(found.offers.empty());
         ck_assert(!found.refusal.text.empty());
         ck_assert_uint_le(found.refusal.text.size(), 200);
@@ -266,7 +268,8 @@ START_TEST(a_stranger_is_named)
     other.uid = 1001;
     cluster.add(other);
     expect_refusal(find_offers(cluster, request(1, 1), {}),
-                   "n1 gpu 0: job 42 is another user's, jobs share only with their own user's (sharing_scope): wait for it");
+                   "n1 gpu 0: job 42 is another user's, jobs share only with their own user's (sharing_scope): "
+                   "wait for it");
     expect_refusal(find_offers(cluster, request(2, 3), {}),
                    "no idle GPUs and no job to share with on 2 node(s) with 3 GPU(s) each: wait or ask for fewer");
 }
@@ -309,8 +312,9 @@ START_TEST(memory_is_counted_at_full_depth)
     job.spb.memory_bytes = 18 * kGiB + 1;
     ck_assert(find_offers(cluster, job, policy).offers.empty());
     job.spb.memory_bytes = 23 * kGiB;
-    expect_refusal(find_offers(cluster, job, policy), "GPU memory 61.0 of 80.0 GiB taken on n1 gpu 0-3, 24.0 GiB asked: "
-                                                      "lower --spb-mem or wait for job 42");
+    expect_refusal(find_offers(cluster, job, policy),
+                   "GPU memory 61.0 of 80.0 GiB taken on n1 gpu 0-3, 24.0 GiB asked: "
+                   "lower --spb-mem or wait for job 42");
     job.spb.memory_bytes = kGiB;
     job.profile.memory_peak_bytes = 30 * kGiB; // what was measured counts when it is more than what is stated
     ck_assert(find_offers(cluster, job, policy).offers.empty());
@@ -380,8 +384,9 @@ START_TEST(nobody_pays)
     cluster.add(resident(42, {{0, {0}}}, profile_of(100)));
     // Two jobs on one GPU that never leave it: the resident would run 2.1 times its time.
     PlacementRequest job = request(1, 1, profile_of(100));
-    expect_refusal(find_offers(cluster, job, {}), "job 42 on n1 gpu 0 would run 2.10 times its time alone, at most 1.50 "
-                                                  "allowed: wait for it or lower --time");
+    expect_refusal(find_offers(cluster, job, {}),
+                   "job 42 on n1 gpu 0 would run 2.10 times its time alone, at most 1.50 "
+                   "allowed: wait for it or lower --time");
     job.time_limit_s = 0; // endless: the same
     ck_assert(find_offers(cluster, job, {}).offers.empty());
     job.time_limit_s = 3000; // 3000 s of 36000 s: a short visit costs 3300 s
@@ -425,8 +430,9 @@ START_TEST(a_join_must_gain_capacity)
     generous.pay = 10;
     cluster.add(resident(42, {{0, {0}}}, profile_of(100)));
     PlacementRequest job = request(1, 1, profile_of(100));
-    expect_refusal(find_offers(cluster, job, generous), "sharing n1 gpu 0 with job 42 would gain the work of -0.05 GPUs, at "
-                                                        "least 0.30 needed: wait or lower --time");
+    expect_refusal(find_offers(cluster, job, generous),
+                   "sharing n1 gpu 0 with job 42 would gain the work of -0.05 GPUs, at "
+                   "least 0.30 needed: wait or lower --time");
     job.time_limit_s = 3600; // gone after a tenth of the resident's run: capacity is not the point then
     expect(find_offers(cluster, job, generous), "exact 0:0 j42");
 }
@@ -570,7 +576,8 @@ int main()
                              memory_is_counted_at_full_depth, memory_must_be_stated_where_it_is_configured,
                              some_gpus_of_a_gang_may_have_room, turns_of_a_kind});
     jigsaw::tests::add_case(suite, "prediction",
-                            {nobody_pays, what_is_already_paid_counts, a_join_must_gain_capacity, waiting_may_be_better});
+                            {nobody_pays, what_is_already_paid_counts, a_join_must_gain_capacity,
+                             waiting_may_be_better});
     jigsaw::tests::add_case(suite, "scale", {work_does_not_grow_with_the_cluster, every_offer_keeps_the_rules});
     return jigsaw::tests::run_tap(suite);
 }

@@ -321,7 +321,7 @@ START_TEST(nobody_starves)
 }
 END_TEST
 
-/// Sum of rates against the work-conserving model, in which all are slowed by max(1, sum of loads) (scheduling-study 2).
+/// Sum of rates against the work-conserving model: all are slowed by max(1, sum of loads) (scheduling-study 2).
 double rate_of_model(const std::vector<Worker> &workers, double end_ms)
 {
     double load = 0, rates = 0;
