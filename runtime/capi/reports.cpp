@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes out: the report page, what rank 0 announces, numbers for the caller.
+#include "runtime/capi/session.hpp"
+#include "runtime/collective/error.hpp"
+
+#include <cmath>
+
+namespace jigsaw::capi {
+
+namespace {
+
+/// NaN means "not known"; anything else must lie in the range.
+void check_share(const char *name, double value)
+{
+    if (!std::isnan(value) && !(value >= 0 && value <= 1))
+        throw Error(JIGSAW_INVALID_ARGUMENT,
+                    std::string("jigsaw_report: ") + name + " is " + std::to_string(value) + "; allowed are 0 to 1 and NaN");
+}
+
+} // namespace
+
+void Session::report(const jigsaw_report_t &report)
+{
+    if (state_ == State::broken)
+        expect(State::attached, "jigsaw_report");
+    check_share("progress", report.progress);
+    check_share("lr_over_peak", report.lr_over_peak);
+    report_.loss = report.loss;
+    report_.progress = report.progress;
+    report_.memory_bytes = report.memory_bytes;
+    report_.memory_peak_bytes = report.memory_peak_bytes;
+    lr_over_peak_ = report.lr_over_peak;
+}
+
+void Session::publish_report()
+{
+    report_.turns = turns_->count();
+    report_.turn_ns = turns_->held_ns();
+    report_.agreed = agreement_->directive(next_);
+    report_.block_backward_ns = block_times_.backward_ns();
+    if (director_) {
+        report_.min_full_workers = director_->min_full_workers(next_, lr_over_peak_);
+        report_.warmup_left = director_->warmup_left(next_);
+    }
+    gate_.publish(report_);
+}
+
+plan::Directive Session::announcement()
+{
+    if (replay_)
+        return replay_->at(next_ + 2);
+    if (agreement_->announcement_pending())
+        return {};
+    page::DirectiveView view;
+    Outlook outlook;
+    outlook.iteration = next_;
+    outlook.agent = settings_.agent_given && gate_.read_wanted(&view);
+    outlook.wanted = view.wanted;
+    outlook.lr_over_peak = lr_over_peak_;
+    outlook.measured = block_times_.measured();
+    outlook.backward_ns = block_times_.backward_ns();
+    plan::Directive directive = director_->next(outlook);
+    const std::string message = director_->take_message();
+    if (!message.empty())
+        settings_.log(message);
+    return directive;
+}
+
+sync::AgreementInput Session::exchange_input()
+{
+    sync::AgreementInput input;
+    input.leave = leaving_;
+    if (director_)
+        input.announce = announcement();
+    page::DirectiveView view;
+    if (!settings_.agent_given || !gate_.read_wanted(&view))
+        return input;
+    for (const jigsaw_rival_t &rival : view.rivals) {
+        if (rival.older == 0)
+            continue;
+        input.rival_job = rival.job_id;
+        input.rival_generation = rival.generation;
+        input.rival_iteration = rival.iteration;
+        input.rival_phase = rival.phase;
+        break;
+    }
+    return input;
+}
+
+jigsaw_stats_t Session::stats() const
+{
+    jigsaw_stats_t out{};
+    out.iterations = iterations_;
+    out.turns = turns_->count();
+    out.turn_ns = turns_->held_ns();
+    out.payload_bytes_sent = gradients_->payload_bytes_sent();
+    out.mean_depth_fraction = iterations_ ? depth_fraction_sum_ / static_cast<double>(iterations_) : 1.0;
+    out.attached = gate_.attached() ? 1 : 0;
+    out.gpu_index = gate_.gpu_index();
+    return out;
+}
+
+} // namespace jigsaw::capi
