@@ -148,19 +148,22 @@ void Arbiter::open_gates(std::uint64_t now_ns)
     for (Process *process : seats_)
         observe(*process, now_ns);
     // Several at once (turns switched off): the model knows no such step, so its log starts anew.
-    if (seats_.size() > 1)
+    const bool alone = seats_.size() <= 1;
+    if (!alone)
         context_.trace.add(start_event(now_ns));
+    closed_ = false;
     for (Process *process : seats_) {
         Seat &seat = process->seat;
         if (seat.counted)
             free_turn(*process, now_ns, 1);
+        seat.counted = seat.overrun = seat.stopped = seat.unasked = false;
+        if (seat.waiting && alone)
+            context_.trace.add(event_of(EventKind::grant, *process, now_ns));
         if (seat.waiting)
             grant(*process, now_ns); // pending wants first
-        seat.counted = seat.overrun = seat.stopped = seat.unasked = false;
         page::open_gate(process->pages);
         context_.trace.add(event_of(EventKind::open, *process, now_ns));
     }
-    closed_ = false;
 }
 
 void Arbiter::release_all(std::uint64_t now_ns)

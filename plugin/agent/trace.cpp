@@ -4,11 +4,20 @@
 
 #include "plugin/agent/json.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace jigsaw::agent {
+
+namespace {
+
+constexpr std::size_t kUnwrittenLimit = 65536;
+
+} // namespace
 
 const char *event_name(EventKind kind)
 {
@@ -77,21 +86,33 @@ void Trace::set_capacity(std::size_t events)
 
 void Trace::set_file(const std::string &path)
 {
+    flush();
     file_.reset();
     file_path_ = path;
     if (path.empty())
         return;
-    file_.reset(std::fopen(path.c_str(), "ae"));
+    file_.reset(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
     if (!file_)
         log_.error("trace_file " + path + ": " + std::strerror(errno) + "; the turn log is kept in memory only");
+}
+
+void Trace::flush()
+{
+    if (file_ && !unwritten_.empty() &&
+        write(file_.get(), unwritten_.data(), unwritten_.size()) != static_cast<ssize_t>(unwritten_.size())) {
+        log_.error("trace_file " + file_path_ + ": " + std::strerror(errno) + "; no more is written to it");
+        file_.reset();
+    }
+    unwritten_.clear();
 }
 
 void Trace::add(Event event)
 {
     event.ns = last_ns_ = std::max(last_ns_, event.ns);
-    if (file_ && std::fprintf(file_.get(), "%s\n", format_event(event).c_str()) < 0) {
-        log_.error("trace_file " + file_path_ + ": " + std::strerror(errno) + "; no more is written to it");
-        file_.reset();
+    if (file_) {
+        unwritten_ += format_event(event) + "\n";
+        if (unwritten_.size() >= kUnwrittenLimit)
+            flush();
     }
     if (capacity_ == 0)
         return;
@@ -100,12 +121,6 @@ void Trace::add(Event event)
     else
         ring_[added_ % capacity_] = event;
     ++added_;
-}
-
-void Trace::flush()
-{
-    if (file_)
-        std::fflush(file_.get());
 }
 
 std::string Trace::lines_since(bool *ret_more, std::uint64_t since_ns, std::size_t limit_bytes, std::uint32_t uid,

@@ -8,8 +8,6 @@
 #include "plugin/agent/process.hpp"
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -55,13 +53,14 @@ Event start_event(std::uint64_t now_ns);
 
 class Trace {
   public:
+    ~Trace() { flush(); }
     Trace(Log &log, std::size_t capacity) : log_(log), capacity_(capacity) {}
 
     void set_capacity(std::size_t events);
     /// Append to this file from now on; "" none. Reopened at each call (log rotation).
     void set_file(const std::string &path);
     void add(Event event); ///< times never fall
-    void flush(); ///< to the file
+    void flush(); ///< to the file; also done by itself when much has come together
     /// JSON lines of events after since_ns, up to about `limit_bytes`; *ret_more when there are more.
     /// `uid` 0 sees all, others only events of their own jobs and those without a job, unless `everybody`.
     std::string lines_since(bool *ret_more, std::uint64_t since_ns, std::size_t limit_bytes, std::uint32_t uid,
@@ -69,16 +68,14 @@ class Trace {
     std::uint64_t added() const { return added_; }
 
   private:
-    struct CloseFile {
-        void operator()(std::FILE *file) const { std::fclose(file); }
-    };
     Log &log_;
     std::size_t capacity_;
     std::vector<Event> ring_;
     std::uint64_t last_ns_ = 0;
     std::uint64_t added_ = 0; ///< event n stands at n % capacity_
-    std::unique_ptr<std::FILE, CloseFile> file_;
+    UniqueFd file_;
     std::string file_path_;
+    std::string unwritten_; ///< whole lines: what a killed jigsawd leaves in the file ends with a line
 };
 
 /// One line, without its line end.
