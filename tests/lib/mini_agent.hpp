@@ -159,12 +159,22 @@ class MiniAgent {
         const std::size_t nbells = bells.size();
         bells.insert(bells.end(), others.begin(), others.end());
         const int ready = poll(bells.data(), bells.size(), 50);
+        for (std::size_t i = 0; i < nbells; ++i)
+            if (bells[i].revents != 0)
+                drain(bells[i].fd);
         const bool any = std::any_of(bells.begin() + static_cast<std::ptrdiff_t>(nbells), bells.end(),
                                      [](const pollfd &polled) { return polled.revents != 0; });
-        std::uint64_t count = 0;
-        if (any && read(command_.get(), &count, sizeof count) < 0)
-            count = 0;
+        if (any)
+            drain(command_.get());
         return any || ready <= 0;
+    }
+
+    /// Before looking at what it rang for, never after.
+    static void drain(int fd)
+    {
+        std::uint64_t count = 0;
+        if (read(fd, &count, sizeof count) < 0)
+            return;
     }
 
     void beat(bool frozen)
@@ -279,9 +289,6 @@ class MiniAgent {
     /// One reading both decides and is noted: a second one might see a turn come back that the log still shows held.
     page::Claim look_at(Process &process)
     {
-        std::uint64_t count = 0;
-        if (read(process.bell.get(), &count, sizeof count) < 0)
-            count = 0;
         const page::Claim claim = page::claim(process.pages);
         if (process.holds && claim != page::Claim::holds) {
             note("release", &process);
