@@ -11,6 +11,10 @@
 namespace jigsaw::page {
 namespace {
 
+// A lock inside a page would be a stranger's.
+static_assert(__atomic_always_lock_free(sizeof(std::uint64_t), nullptr), "64-bit words of a page need no lock");
+static_assert(__atomic_always_lock_free(sizeof(double), nullptr), "doubles of a page need no lock");
+
 // A writer that is preempted in the middle is back after a few yields; one that died, or leaves its counter odd on
 // purpose, costs the reader these tries and no more.
 constexpr int kTries = 256;
