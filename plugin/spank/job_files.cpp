@@ -17,9 +17,9 @@
 namespace jigsaw::spank {
 namespace {
 
-/// A prolog holds up a job's start, an epilog the node's next job: what they wait for jigsawd, at most, at each of
-/// connecting, sending and hearing.
-constexpr int kAgentLimit_ms = 60;
+/// A prolog holds up a job's start, an epilog the node's next job: how long they wait until jigsawd takes a message, at
+/// most, and the prolog for its answer (which only tells the log whether all is well).
+constexpr int kAgentLimit_ms = 100, kAnswerLimit_ms = 100;
 
 std::uint32_t number_of(const Environment &environment, const std::string &name, std::uint64_t lowest)
 {
@@ -116,6 +116,25 @@ void write_files(const config::NodePaths &paths, const std::string &name, config
     write_whole(paths.jobs, name, config::format_registration(record)); // last: it is what jigsawd looks for
 }
 
+/// Tells jigsawd to look; empty, or what is wrong. The record stays whatever it says.
+std::string ring(const std::string &socket, const wire::Message &what)
+{
+    std::string why;
+    const UniqueFd agent = wire::connect_to(&why, socket, kAgentLimit_ms);
+    if (!agent || !wire::send_message(&why, agent.get(), what, {}, kAgentLimit_ms))
+        return "jigsawd does not hear of it (" + why + ")";
+    wire::Message answer;
+    std::vector<UniqueFd> fds;
+    switch (wire::receive_message(&answer, &fds, &why, agent.get(), kAnswerLimit_ms)) {
+    case wire::Received::message: break;
+    case wire::Received::nothing: return "jigsawd was told and has not answered within " + std::to_string(kAnswerLimit_ms) + " ms";
+    case wire::Received::closed: return "jigsawd hung up";
+    case wire::Received::bad: return "jigsawd answered what is no message (" + why + ")";
+    }
+    const std::string *text = answer.find("text");
+    return answer.verb == "OK" ? "" : "jigsawd refuses it (" + (text ? *text : answer.verb) + ")";
+}
+
 void register_job(const Environment &environment, const std::string &run_dir, const core::SpbRequest &request, const Log &log)
 {
     const config::NodePaths paths = config::node_paths(run_dir, value_of(environment, "SLURMD_NODENAME"));
@@ -123,12 +142,9 @@ void register_job(const Environment &environment, const std::string &run_dir, co
     if (record.gpus.empty())
         return; // nothing to share on this node
     write_files(paths, config::registration_file_name(record.job_id, record.restart_count), record);
-    wire::Message answer;
-    std::vector<UniqueFd> fds;
-    std::string why;
-    if (!wire::ask(&answer, &fds, &why, paths.socket, message("REGISTER", record.job_id, record.restart_count), kAgentLimit_ms))
-        log(subject(environment) + "jigsawd does not hear of it (" + why +
-            "); it runs without turns until jigsawd is back: see systemctl status jigsawd");
+    const std::string why = ring(paths.socket, message("REGISTER", record.job_id, record.restart_count));
+    if (!why.empty())
+        log(subject(environment) + why + "; it runs without turns until jigsawd has read its record: see systemctl status jigsawd");
 }
 
 } // namespace

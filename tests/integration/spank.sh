@@ -17,6 +17,6 @@ start_spank_cluster() { # arguments of plugstack.conf, default run_dir=...
 record_field() { sed -n "s/^$2=//p" "$RUN/${3:-n1}/jobs/$1."* 2>/dev/null; }
 has_record() { [ -s "$RUN/${2:-n1}/jobs/$1.${3:-0}" ] && [ -s "$RUN/${2:-n1}/tokens/$1.${3:-0}" ]; }
 no_files() { ! ls "$RUN"/n*/jobs/"$1".* "$RUN"/n*/tokens/"$1".* >/dev/null 2>&1; }
-# How many lines of our plugin about a job are in a node's log.
-lines_about() { grep -c "jigsaw: job $1:" "$(cluster_log "${2:-1}")"; }
+# How many lines of our plugin about a job are in a node's log; waits for the first, as a job runs while its prolog does.
+lines_about() { wait_for 20 grep -q "jigsaw: job $1:" "$(cluster_log "${2:-1}")"; grep -c "jigsaw: job $1:" "$(cluster_log "${2:-1}")"; }
 no_node_is_down() { ! slurm sinfo -h -N -o '%T' | grep -Eiq 'down|drain|fail'; }

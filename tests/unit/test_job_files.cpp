@@ -233,7 +233,7 @@ START_TEST(unwilling_agent_is_one_line)
     spank::run_prolog(job(), run_dir(), keep);
     assert_same_text(agent.heard(), "REGISTER 12 3");
     ck_assert_uint_eq(logged.size(), 1);
-    assert_has_text(logged[0], "REGISTER refused: no");
+    assert_has_text(logged[0], "job 12: jigsawd refuses it (no); it runs without turns until");
 }
 END_TEST
 
