@@ -164,6 +164,24 @@ START_TEST(answers_of_a_strange_agent)
 }
 END_TEST
 
+/// A daemon that accepts nothing: the limit of attach() and, in the middle of training, no wait at all.
+START_TEST(a_hanging_agent_costs_a_second_once)
+{
+    const Folder folder;
+    std::string why;
+    const jigsaw::UniqueFd listener = jigsaw::wire::listen_at(&why, folder.socket(), 4);
+    ck_assert_msg(static_cast<bool>(listener), "%s", why.c_str());
+    Gate gate;
+    ck_assert(!gate.attach(&why, request_for(folder), nullptr));
+    ck_assert_str_eq(why.c_str(), "no answer to ATTACH within 1000 ms");
+    for (int i = 0; i < 200; ++i) {
+        ck_assert(gate.begin() == Turn::no_agent);
+        gate.end();
+        usleep(1000);
+    }
+}
+END_TEST
+
 START_TEST(processors)
 {
     ck_assert(parse_cores("0") == std::vector<int>{0});
@@ -512,7 +530,7 @@ int main()
 {
     Suite *suite = suite_create("gate");
     jigsaw::tests::add_case(suite, "attach",
-                            {no_agent, attach_refusals, answers_of_a_strange_agent, processors,
+                            {no_agent, attach_refusals, answers_of_a_strange_agent, a_hanging_agent_costs_a_second_once, processors,
                              alone_the_gate_is_open, directives_and_reports_pass});
     jigsaw::tests::add_case(suite, "turns", {closed_gates_grant, waits_end_when_told, numbers_wrap_around, torture});
     jigsaw::tests::add_case(suite, "failures",
