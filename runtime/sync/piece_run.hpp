@@ -40,12 +40,12 @@ class PieceRun {
         std::unique_ptr<collective::Request> request;
         int peer = -1;
     };
-    /// Of one chunk.
+    /// Of one chunk. Requests are cancelled before the memory that they write to goes: scratch stands first.
     struct Run {
+        std::vector<std::unique_ptr<unsigned char[]>> scratch; ///< [contributions_in]
         Pending contribution_out, result_in;
         std::vector<Pending> contributions_in; ///< star root: of the other contributors; chain: of the one before
         std::vector<Pending> results_out;
-        std::vector<std::unique_ptr<unsigned char[]>> scratch; ///< [contributions_in]
     };
 
     void post_chunk(std::size_t index);

@@ -99,7 +99,8 @@ template <typename Number> std::vector<sync::BlockBuffer> buffers_of(Blocks<Numb
 /// One iteration of every rank: blocks become ready from the loss on, or, on odd ranks, all at the end and backwards.
 template <typename Number>
 void run_iteration(sync::GradientSync &sync, const collective::Collective &world, const plan::IterationPlan &plan,
-                   Blocks<Number> &mine, const std::vector<std::size_t> &counts)
+                   Blocks<Number> &mine, const std::vector<std::size_t> &counts,
+                   std::chrono::milliseconds timeout = std::chrono::seconds(60))
 {
     const auto fresh = gradients_of<Number>(world.rank(), plan.iteration, counts);
     std::vector<std::uint32_t> order(plan.depths[static_cast<std::size_t>(world.rank())]);
@@ -113,7 +114,7 @@ void run_iteration(sync::GradientSync &sync, const collective::Collective &world
         std::copy(fresh[block].begin(), fresh[block].end(), mine[block].begin());
         sync.block_ready(block);
     }
-    sync.wait(std::chrono::seconds(60));
+    sync.wait(timeout);
 }
 
 } // namespace jigsaw::tests
