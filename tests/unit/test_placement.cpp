@@ -407,9 +407,28 @@ START_TEST(nobody_pays)
 }
 END_TEST
 
+// Sharing slows both 1.05 x 1.46 = 1.533 times; the resident was alone until now, for `elapsed` of its 36000 s.
+START_TEST(what_was_run_before_counts)
+{
+    struct {
+        std::int64_t elapsed_s;
+        bool joins;
+    } const rows[] = {{0, false}, {1000, false}, {3600, true}}; // 1.533, 1.518 and 1.480 times its isolated run
+    for (const auto &row : rows) {
+        Cluster cluster = cluster_of(1, 1);
+        cluster.add(resident(42, {{0, {0}}}, profile_of(73, 27)));
+        PlacementRequest job = request(1, 1, profile_of(73, 27));
+        job.now_s = row.elapsed_s;
+        const Offers found = find_offers(cluster, job, {});
+        ck_assert_msg(found.offers.empty() != row.joins, "after %d s: %s", static_cast<int>(row.elapsed_s),
+                      found.refusal.text.c_str());
+    }
+}
+END_TEST
+
+// The resident has run half of its time beside another job: it has nothing left to give a third one.
 START_TEST(what_is_already_paid_counts)
 {
-    // The resident has run half of its time beside another job: it has nothing left to give.
     Cluster cluster = cluster_of(1, 4);
     SharingPolicy policy;
     policy.max_jobs_per_gpu = 3;
@@ -576,8 +595,8 @@ int main()
                              memory_is_counted_at_full_depth, memory_must_be_stated_where_it_is_configured,
                              some_gpus_of_a_gang_may_have_room, turns_of_a_kind});
     jigsaw::tests::add_case(suite, "prediction",
-                            {nobody_pays, what_is_already_paid_counts, a_join_must_gain_capacity,
-                             waiting_may_be_better});
+                            {nobody_pays, what_was_run_before_counts, what_is_already_paid_counts,
+                             a_join_must_gain_capacity, waiting_may_be_better});
     jigsaw::tests::add_case(suite, "scale", {work_does_not_grow_with_the_cluster, every_offer_keeps_the_rules});
     return jigsaw::tests::run_tap(suite);
 }
