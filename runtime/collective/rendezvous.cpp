@@ -75,22 +75,22 @@ bool everything_is_here(const Reader &reader)
     return nodes == "1" || reader.text("SLURM_LAUNCH_NODE_IPADDR").rfind("127.", 0) == 0;
 }
 
-std::string read_address(const Reader &reader)
+void read_address(Rendezvous &where, const Reader &reader)
 {
     for (const char *name : {"MASTER_ADDR", "JIGSAW_RENDEZVOUS_ADDR"})
-        if (reader.has(name))
-            return reader.text(name);
+        if (where.address.empty())
+            where.address = reader.text(name);
+    if (!where.address.empty())
+        return;
     std::string list;
     for (const char *name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
         if (list.empty())
             list = reader.text(name);
-    if (list.empty() || everything_is_here(reader))
-        return "127.0.0.1";
-    const std::string node = first_node_of(list);
-    if (node.empty())
+    where.address = list.empty() || everything_is_here(reader) ? "127.0.0.1" : first_node_of(list);
+    where.address_without_name = reader.text("SLURM_LAUNCH_NODE_IPADDR");
+    if (where.address.empty())
         throw Error(JIGSAW_INVALID_ARGUMENT,
                     "no first node in the step's list of nodes \"" + list + "\"; set MASTER_ADDR to rank 0's address");
-    return node;
 }
 
 /// FNV-1a: spreads the jobs of a machine over the ports, nothing more.
@@ -177,7 +177,7 @@ Rendezvous rendezvous_from_environment(int rank, int size, const Environment &en
     const Reader reader(environment);
     Rendezvous where;
     read_ranks(where, rank, size, reader);
-    where.address = read_address(reader);
+    read_address(where, reader);
     where.ports = read_ports(reader);
     where.token = reader.has("JIGSAW_RENDEZVOUS_TOKEN") ? reader.text("JIGSAW_RENDEZVOUS_TOKEN")
                                                         : step_identity(reader);

@@ -3,7 +3,8 @@
 //
 //   rank, size  as given (0 or more), else RANK and WORLD_SIZE if both are set, else SLURM_PROCID and SLURM_NTASKS
 //   address     MASTER_ADDR, else JIGSAW_RENDEZVOUS_ADDR, else 127.0.0.1 for a step of one node (or no Slurm at all),
-//               else the first node of the step by name
+//               else the first node of the step by name, or, if that name has no address, the node that srun runs on
+//               (SLURM_LAUNCH_NODE_IPADDR: in a batch job the same node, on a machine of several slurmds this machine)
 //   ports       MASTER_PORT and the three after it, else those of SLURM_STEP_RESV_PORTS, else eight derived from job
 //               and step; rank 0 takes the first free one, the others try all in turn
 //   token       JIGSAW_RENDEZVOUS_TOKEN, else job, step and restart count: two jobs on one port never mix
@@ -24,6 +25,7 @@ struct Rendezvous {
     int rank = 0;
     int size = 1;
     std::string address;              ///< of rank 0: a number or a name
+    std::string address_without_name; ///< taken when `address` is a name that has no address; may be empty
     std::vector<std::uint16_t> ports; ///< of rank 0, in the order of trying
     std::string token;
     std::chrono::milliseconds timeout{60000};

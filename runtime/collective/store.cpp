@@ -44,9 +44,12 @@ std::string seconds_since(Clock::time_point start)
 
 /// Where rank 0 listens. A machine's own name often stands for 127.0.1.1 on that machine alone (Debian): then its one
 /// network address is meant.
-std::vector<SocketAddress> addresses_of(std::string *ret_why, const std::string &host, std::uint16_t port)
+std::vector<SocketAddress> addresses_of(std::string *ret_why, const Rendezvous &where, std::uint16_t port)
 {
+    const std::string &host = where.address;
     std::vector<SocketAddress> addresses = resolve(ret_why, host, port);
+    if (addresses.empty() && !where.address_without_name.empty())
+        return resolve(ret_why, where.address_without_name, port);
     const bool here_only = host != "localhost" && host.find_first_not_of("0123456789.:") != std::string::npos &&
                            std::all_of(addresses.begin(), addresses.end(), is_loopback);
     if (addresses.empty() || !here_only)
@@ -64,7 +67,7 @@ Socket open_listener(Rendezvous &where)
 {
     std::string why = "no port is given";
     for (const std::uint16_t port : where.ports)
-        for (const SocketAddress &address : addresses_of(&why, where.address, port)) {
+        for (const SocketAddress &address : addresses_of(&why, where, port)) {
             int error = 0;
             Socket listener = listen_on(&error, address);
             if (listener) {
@@ -222,7 +225,7 @@ bool Store::State::knock(const SocketAddress &address)
 bool Store::State::knock_everywhere()
 {
     for (const std::uint16_t port : where.ports)
-        for (const SocketAddress &address : addresses_of(&why, where.address, port))
+        for (const SocketAddress &address : addresses_of(&why, where, port))
             if (knock(address)) {
                 where.address = host_of(address);
                 where.ports = {port};

@@ -79,6 +79,15 @@ START_TEST(environments)
 }
 END_TEST
 
+START_TEST(a_nameless_node_is_where_srun_runs)
+{
+    const Variables step = {{"SLURM_STEP_NODELIST", "n[1-2]"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}};
+    ck_assert_str_eq(rendezvous_from_environment(0, 4, environment_of(step)).address_without_name.c_str(), "10.0.0.9");
+    const Variables given = {{"MASTER_ADDR", "10.0.0.1"}, {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}};
+    ck_assert_str_eq(rendezvous_from_environment(0, 4, environment_of(given)).address_without_name.c_str(), "");
+}
+END_TEST
+
 START_TEST(node_lists)
 {
     const std::map<std::string, std::string> rows = {
@@ -121,6 +130,6 @@ int main()
 {
     Suite *suite = suite_create("rendezvous");
     jigsaw::tests::add_case(suite, "environment",
-                            {environments, node_lists, port_lists, derived_ports_are_of_the_step});
+                            {environments, a_nameless_node_is_where_srun_runs, node_lists, port_lists, derived_ports_are_of_the_step});
     return jigsaw::tests::run_tap(suite);
 }

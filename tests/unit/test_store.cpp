@@ -208,6 +208,17 @@ START_TEST(a_taken_port_is_passed_over)
 }
 END_TEST
 
+START_TEST(a_name_without_address_is_where_srun_runs)
+{
+    const auto outcomes = meet(free_port(), 2, {0, 1}, kLong, [&](Rendezvous &where) {
+        where.address = "node1.invalid"; // RFC 6761: never resolves
+        where.address_without_name = "127.0.0.1";
+        share(where);
+    });
+    ck_assert_str_eq(first_failure(outcomes).c_str(), "");
+}
+END_TEST
+
 START_TEST(a_place_that_cannot_be_is_an_error_with_a_remedy)
 {
     std::uint16_t taken = 0;
@@ -319,7 +330,8 @@ int main()
     jigsaw::tests::add_case(suite, "meeting",
                             {ranks_meet_and_share, who_is_missing_is_named_to_all, no_rank_0_is_named_with_its_place,
                              strangers_get_no_answer_and_do_no_harm, worlds_that_differ_are_named, a_rank_comes_in_once,
-                             a_taken_port_is_passed_over, a_place_that_cannot_be_is_an_error_with_a_remedy});
+                             a_taken_port_is_passed_over, a_name_without_address_is_where_srun_runs,
+                             a_place_that_cannot_be_is_an_error_with_a_remedy});
     jigsaw::tests::add_case(suite, "going", {departures_are_told_once_and_in_words,
                                              waiting_for_a_value_ends_when_a_rank_ended, frames_are_bounded});
     return jigsaw::tests::run_tap(suite);
