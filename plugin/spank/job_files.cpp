@@ -7,9 +7,11 @@
 #include "plugin/spank/private_files.hpp"
 #include "runtime/page/socket.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <unistd.h>
@@ -55,6 +57,18 @@ std::string token_in(const config::NodePaths &paths, const std::string &name)
 {
     const std::optional<std::string> text = read_whole(paths.tokens + "/" + name);
     return text && text->size() == 65 && text->back() == '\n' ? text->substr(0, 64) : "";
+}
+
+std::optional<std::uint32_t> newest_restart(const std::string &folder, core::JobId job_id)
+{
+    std::optional<std::uint32_t> newest;
+    for (const std::string &name : list_folder(folder)) {
+        core::JobId job = 0;
+        std::uint32_t restart = 0;
+        if (config::parse_registration_file_name(&job, &restart, name) && job == job_id)
+            newest = std::max(newest.value_or(0), restart);
+    }
+    return newest;
 }
 
 /// A prolog that runs again must not change the token: tasks may have it already.
@@ -188,14 +202,15 @@ void run_epilog(const Environment &environment, const std::string &run_dir, cons
 }
 
 std::vector<std::pair<std::string, std::string>> task_variables(const config::NodePaths &paths, core::JobId job_id,
-                                                                std::uint32_t restart_count, std::uint32_t step_id)
+                                                                std::uint32_t step_id)
 {
-    const std::string token = token_in(paths, config::registration_file_name(job_id, restart_count));
+    const std::optional<std::uint32_t> restart = newest_restart(paths.tokens, job_id);
+    const std::string token = restart ? token_in(paths, config::registration_file_name(job_id, *restart)) : "";
     if (token.empty())
         return {};
     return {{"JIGSAW_SOCKET", paths.socket},
             {"JIGSAW_JOB", std::to_string(job_id)},
-            {"JIGSAW_RESTART", std::to_string(restart_count)},
+            {"JIGSAW_RESTART", std::to_string(*restart)},
             {"JIGSAW_STEP", std::to_string(step_id)},
             {"JIGSAW_TOKEN", token}};
 }

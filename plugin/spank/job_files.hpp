@@ -31,9 +31,10 @@ void run_prolog(const Environment &environment, const std::string &run_dir, cons
 void run_epilog(const Environment &environment, const std::string &run_dir, const Log &log);
 
 /// What a task of this job gets: JIGSAW_SOCKET, JIGSAW_JOB, JIGSAW_RESTART, JIGSAW_STEP, JIGSAW_TOKEN; empty for a job that
-/// does not share here. Needs root, for the token.
+/// does not share here. Needs root, for the token. The restart count is that of the token's file, of which the prolog
+/// leaves one: Slurm 22.05 does not know it in a step (S_SLURM_RESTART_COUNT is always 0, nothing sets restart_cnt).
 std::vector<std::pair<std::string, std::string>> task_variables(const config::NodePaths &paths, core::JobId job_id,
-                                                                std::uint32_t restart_count, std::uint32_t step_id);
+                                                                std::uint32_t step_id);
 
 } // namespace jigsaw::spank
 #endif

@@ -200,15 +200,14 @@ int slurm_spank_job_prolog(spank_t, int argc, char **argv)
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
     return guard("task_init_privileged", [&] {
-        std::uint32_t job_id = 0, step_id = 0, restart_count = 0;
+        std::uint32_t job_id = 0, step_id = 0;
         const char *node = std::getenv("SLURMD_NODENAME");
         if (node == nullptr || spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS ||
-            spank_get_item(spank, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS ||
-            spank_get_item(spank, S_SLURM_RESTART_COUNT, &restart_count) != ESPANK_SUCCESS)
+            spank_get_item(spank, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS)
             return ESPANK_SUCCESS;
         drop_variables_of_another_job(spank, job_id);
         const config::NodePaths paths = config::node_paths(run_dir_of(argc, argv), node);
-        variables_of_task = spank::task_variables(paths, job_id, restart_count, step_id);
+        variables_of_task = spank::task_variables(paths, job_id, step_id);
         return ESPANK_SUCCESS;
     });
 }

@@ -19,8 +19,12 @@ heard() { grep -qxF "$2" "$CLUSTER_DIR/log/stub-n$1" 2>/dev/null; }
 record_here() { has_record "$1" n1 || has_record "$1" n2; }
 starts_on() { wait_for 20 has_record "$1" "$2" "${3:-0}"; }
 
+# Slurm itself does not know the restart count in a step.
+restarted_tasks_ran() { [ "$(sort -u "$CLUSTER_DIR/ran" 2>/dev/null)" = "1 64" ] && [ "$(grep -c . "$CLUSTER_DIR/ran")" = 2 ]; }
+
 # --- without any jigsawd
-a=$(submit --spb=4 --spb-policy=rotate -N2 --gres=gpu:2 --requeue)
+SUBMIT_WRAP="srun sh -c 'echo \$JIGSAW_RESTART \${#JIGSAW_TOKEN}' >$CLUSTER_DIR/ran; exec sleep 600"
+a=$(submit --spb=4 --spb-policy=rotate -N2 -n2 --gres=gpu:2 --requeue)
 ok "without jigsawd the job runs" running "$a"
 ok "record and token on n1" starts_on "$a" n1
 ok "record and token on n2" starts_on "$a" n2
@@ -42,6 +46,8 @@ slurm scontrol requeue "$a"
 ok "after a requeue there is a new record" starts_on "$a" n1 1
 ok "on n2 too" starts_on "$a" n2 1
 nok "the old one is gone" has_record "$a" n1 0
+ok "and tasks get it" wait_for 20 restarted_tasks_ran
+unset SUBMIT_WRAP
 cancel "$a"
 ok "after the end nothing is left" wait_for 20 no_files "$a"
 
@@ -129,6 +135,15 @@ forged "length" "${prefix}spb=auto" "${prefix}spb_profile=$(printf 'x%.0s' $(seq
 good=$(slurm "$forge" "$CLUSTER_DIR" "${prefix}spb=full")
 ok "good values by libslurm are as good as sbatch's" wait_for 20 record_here "$good"
 cancel "$good"
+
+# --- run_dir from jigsaw.yaml
+echo "run_dir: $CLUSTER_DIR/elsewhere" >"$CLUSTER_DIR/etc/jigsaw.yaml"
+sed -i "s,run_dir=.*,config=$CLUSTER_DIR/etc/jigsaw.yaml," "$CLUSTER_DIR/etc/plugstack.conf"
+f=$(submit --spb -w n1 --gres=gpu:1)
+ok "run_dir can come from jigsaw.yaml" wait_for 20 test -s "$CLUSTER_DIR/elsewhere/n1/jobs/$f.0"
+cancel "$f"
+gone() { [ ! -e "$CLUSTER_DIR/elsewhere/n1/jobs/$f.0" ]; }
+ok "and its record goes" wait_for 20 gone
 
 ok "no node is down or drained" no_node_is_down
 ok "no line of ours in any log is about a crash" sh -c "! grep -Eq 'segfault|signal 11|Segmentation' $CLUSTER_DIR/log/*.log"

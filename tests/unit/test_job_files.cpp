@@ -137,16 +137,19 @@ END_TEST
 START_TEST(tasks_get_variables)
 {
     spank::run_prolog(job(), run_dir(), keep);
-    const auto variables = spank::task_variables(paths(), 12, 3, 4294967291u);
+    const auto variables = spank::task_variables(paths(), 12, 4294967291u);
     ck_assert_uint_eq(variables.size(), 5);
     assert_same_text(variables[0].second, paths().socket);
     assert_same_text(variables[1].first + "=" + variables[1].second, "JIGSAW_JOB=12");
     assert_same_text(variables[2].first + "=" + variables[2].second, "JIGSAW_RESTART=3");
     assert_same_text(variables[3].first + "=" + variables[3].second, "JIGSAW_STEP=4294967291");
     assert_same_text(variables[4].second + "\n", *spank::read_whole(paths().tokens + "/12.3"));
-    ck_assert(spank::task_variables(paths(), 12, 2, 0).empty());
-    ck_assert(spank::task_variables(paths(), 13, 3, 0).empty());
-    ck_assert(spank::task_variables(config::node_paths(run_dir(), "n2"), 12, 3, 0).empty());
+    ck_assert(spank::task_variables(paths(), 13, 0).empty());
+    ck_assert(spank::task_variables(config::node_paths(run_dir(), "n2"), 12, 0).empty());
+    spank::write_whole(paths().tokens, "12.3", "damaged\n");
+    ck_assert(spank::task_variables(paths(), 12, 0).empty());
+    spank::run_epilog(job(), run_dir(), keep);
+    ck_assert(spank::task_variables(paths(), 12, 0).empty());
 }
 END_TEST
 
@@ -161,7 +164,7 @@ START_TEST(twice_changes_nothing)
     spank::write_whole(paths().tokens, "12.3", "damaged\n");
     spank::run_prolog(job(), run_dir(), keep);
     ck_assert(*spank::read_whole(paths().tokens + "/12.3") != token);
-    ck_assert_uint_eq(spank::task_variables(paths(), 12, 3, 0).size(), 5);
+    ck_assert_uint_eq(spank::task_variables(paths(), 12, 0).size(), 5);
 }
 END_TEST
 
