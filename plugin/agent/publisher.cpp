@@ -31,12 +31,14 @@ std::size_t end_of_object(const std::string &text, std::size_t at)
     return std::string::npos;
 }
 
-/// "   Word=" starts a new field of scontrol's multi-line form.
+/// "   Word=" starts a new field of scontrol's multi-line form, "JobId=" another record behind a blank line.
 bool starts_field(const std::string &line)
 {
     std::size_t i = line.find_first_not_of(' ');
-    if (i == std::string::npos || i == 0)
-        return true; // the blank line behind a record, or a new record
+    if (i == std::string::npos || line.rfind("JobId=", 0) == 0)
+        return true;
+    if (i != 3)
+        return false; // more of a text with line ends
     while (i < line.size() && (std::isalnum(static_cast<unsigned char>(line[i])) || line[i] == ':' || line[i] == '/'))
         ++i;
     return i < line.size() && line[i] == '=';
