@@ -112,9 +112,9 @@ running() { wait_for 20 job_is "$1" RUNNING; }
 # (Backfill looks at jobs by priority, so whatever waits now was looked at and found not to fit.)
 settle() {
     local job
-    job=$(slurm sbatch --parsable -o /dev/null -n1 --priority=1 --time=1 "$@" --wrap true) && wait_for 30 job_over "$job"
+    job=$(slurm sbatch --parsable -o /dev/null -n1 --mem=1 --priority=1 --time=1 "$@" --wrap true) && wait_for 30 job_over "$job"
 }
-pending() { settle; job_is "$1" PENDING; }
+pending() { settle && job_is "$1" PENDING; }
 
 # As another user, who may read nothing of root's.
 submit_as() { local user=$1; shift; (cd /tmp && slurm runuser -u "$user" -- sbatch --parsable -o /dev/null --job-name=t "$@" --wrap 'exec sleep 600'); }
