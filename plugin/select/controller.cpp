@@ -81,9 +81,10 @@ bool Controller::trusted(const job_record_t *job) noexcept
 void Controller::read_configuration()
 {
     load_settings();
+    const bool before = !configured_ || prolog_at_allocation_;
     configured_ = true;
     prolog_at_allocation_ = slurm_conf.prolog_flags & PROLOG_FLAG_ALLOC;
-    if (!prolog_at_allocation_)
+    if (before && !prolog_at_allocation_)
         error("jigsaw: PrologFlags lacks Alloc: only a job's first node would hear of it before it starts, so no GPU is "
               "shared; add PrologFlags=Alloc to slurm.conf and run `scontrol reconfigure`");
 }
@@ -218,6 +219,7 @@ int Controller::job_fini(job_record_t *job)
             const std::vector<core::JobId> neighbours = occupancy_.neighbours_of(job->job_id);
             occupancy_.remove(job->job_id);
             write_truth(occupancy_, nodes);
+            set_system_comment(job, ""); // a requeued job waits again
             announce_leaving(occupancy_, neighbours);
         });
     return rc;

@@ -104,6 +104,7 @@ SlurmctldLogFile=$dir/log/slurmctld.log
 SlurmdLogFile=$dir/log/slurmd-%n.log
 SlurmctldDebug=${CLUSTER_DEBUG:-verbose}
 SlurmdDebug=${CLUSTER_DEBUG:-verbose}
+DebugFlags=NO_CONF_HASH
 ProctrackType=proctrack/linuxproc
 ${old:+TaskPlugin=task/none}
 ${old:+MpiDefault=none}
