@@ -13,8 +13,10 @@
 //     a process died (pidfd)               forget it: its claim() says nothing any more
 //
 // Drain the bell before claim(), never after; let one reading of claim() both decide and be logged; look at everybody
-// again right before a grant, the one to be granted (still asks?) included. Nobody holds: claim() != holds for every living process of the GPU whose lease has not expired. A holder whose lease
-// expired stays outside this rule until its claim() was seen idle or asking.
+// again right before a grant, the one to be granted (still asks?) included. Nobody holds: claim() != holds for every
+// living process of the GPU whose lease has not expired. A holder whose lease expired stays outside this rule until its
+// claim() was seen idle or asking. One that is just about to ask reads as holding for a moment (RUNNING, or WAITING with
+// its old want); its bell follows.
 //
 // The words are seq_cst because closing is Dekker's handshake: the arbiter writes gate and reads state, the process
 // writes state and reads gate, so at least one of them sees the other. Report words are a stranger's: a value that

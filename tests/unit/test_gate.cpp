@@ -530,8 +530,9 @@ int main()
 {
     Suite *suite = suite_create("gate");
     jigsaw::tests::add_case(suite, "attach",
-                            {no_agent, attach_refusals, answers_of_a_strange_agent, a_hanging_agent_costs_a_second_once, processors,
-                             alone_the_gate_is_open, directives_and_reports_pass});
+                            {no_agent, attach_refusals, answers_of_a_strange_agent,
+                             a_hanging_agent_costs_a_second_once, processors, alone_the_gate_is_open,
+                             directives_and_reports_pass});
     jigsaw::tests::add_case(suite, "turns", {closed_gates_grant, waits_end_when_told, numbers_wrap_around, torture});
     jigsaw::tests::add_case(suite, "failures",
                             {a_dead_agent_lets_go_and_a_new_one_is_found, the_agent_dies_under_a_waiter,
