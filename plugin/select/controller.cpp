@@ -81,6 +81,8 @@ bool Controller::trusted(const job_record_t *job) noexcept
 void Controller::read_configuration()
 {
     load_settings();
+    if (!configured_ && slurm_conf.state_save_location)
+        profile_store().load(slurm_conf.state_save_location);
     const bool before = !configured_ || prolog_at_allocation_;
     configured_ = true;
     prolog_at_allocation_ = slurm_conf.prolog_flags & PROLOG_FLAG_ALLOC;
@@ -101,6 +103,30 @@ void Controller::audit_sometimes()
         return;
     next_audit_ = now + kAuditPeriodS;
     occupancy_.audit();
+    refresh_measurements();
+    save_profiles();
+}
+
+/// jigsawd writes what it measured into AdminComment, about once a minute.
+void Controller::refresh_measurements()
+{
+    std::vector<core::JobId> sharing;
+    for (const auto &[id, resident] : occupancy_.cluster().jobs())
+        if (resident.spb.mode != core::SpbMode::off)
+            sharing.push_back(id);
+    for (core::JobId id : sharing)
+        if (job_record_t *job = find_job_record(id); job && job->admin_comment)
+            occupancy_.add(job);
+}
+
+void Controller::save_profiles()
+{
+    guarded("profiles", [] {
+        std::string why;
+        if (profile_store().unsaved() && slurm_conf.state_save_location &&
+            !profile_store().save(&why, slurm_conf.state_save_location))
+            error("jigsaw: %s; what jobs cost is not remembered over a restart", why.c_str());
+    });
 }
 
 int Controller::decide(const JobTest &test)
@@ -217,6 +243,7 @@ int Controller::job_fini(job_record_t *job)
     if (trusted(job))
         guarded("end of a job", [&] {
             const std::vector<core::JobId> neighbours = occupancy_.neighbours_of(job->job_id);
+            learn_profile(job);
             occupancy_.remove(job->job_id);
             write_truth(occupancy_, nodes);
             set_system_comment(job, ""); // a requeued job waits again

@@ -24,6 +24,8 @@ class Controller {
     int job_expand(job_record_t *from, job_record_t *to);
     int job_suspend(job_record_t *job, bool indefinitely);
     int job_resume(job_record_t *job, bool indefinitely);
+    /// What was learned since the last time goes to StateSaveLocation.
+    void save_profiles();
 
   private:
     enum class Trust { unknown, good, lost };
@@ -36,6 +38,7 @@ class Controller {
     bool may_share(const job_record_t *job) const;
     void read_configuration();
     void audit_sometimes();
+    void refresh_measurements();
     int decide(const JobTest &test);
     void show_for_start(View *view, const job_record_t *job) const;
     void note_start(job_record_t *job, bool fresh);

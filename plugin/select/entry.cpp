@@ -26,6 +26,19 @@ JIGSAW_ENTRY int select_p_node_init(void)
     return Controller::instance().node_init();
 }
 
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+JIGSAW_ENTRY int select_p_state_save(char *folder)
+{
+    Controller::instance().save_profiles();
+    return jigsaw::select::inner_state_save(folder);
+}
+
+JIGSAW_ENTRY int select_p_state_restore(char *folder)
+{
+    return jigsaw::select::inner_state_restore(folder);
+}
+#endif
+
 JIGSAW_ENTRY int select_p_reconfigure(void)
 {
     return Controller::instance().reconfigure();

@@ -18,8 +18,6 @@ JIGSAW_FORWARD(void, select_p_job_mem_reduce, (job_record_t * job), (job))
 #endif
 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
-JIGSAW_FORWARD(int, select_p_state_save, (char *folder), (folder))
-JIGSAW_FORWARD(int, select_p_state_restore, (char *folder), (folder))
 JIGSAW_FORWARD(int, select_p_job_init, (jigsaw::select::ListPtr jobs), (jobs))
 JIGSAW_FORWARD(bitstr_t *, select_p_step_pick_nodes,
                (job_record_t * job, select_jobinfo_t *info, uint32_t count, bitstr_t **nodes), (job, info, count, nodes))

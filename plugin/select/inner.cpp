@@ -95,4 +95,18 @@ int inner_reconfigure()
     return call();
 }
 
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+int inner_state_save(char *folder)
+{
+    static auto *call = inner_function<int(char *)>("select_p_state_save");
+    return call(folder);
+}
+
+int inner_state_restore(char *folder)
+{
+    static auto *call = inner_function<int(char *)>("select_p_state_restore");
+    return call(folder);
+}
+#endif
+
 } // namespace jigsaw::select

@@ -22,6 +22,10 @@ int inner_job_suspend(job_record_t *job, bool indefinitely);
 int inner_job_resume(job_record_t *job, bool indefinitely);
 int inner_node_init();
 int inner_reconfigure();
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+int inner_state_save(char *folder);
+int inner_state_restore(char *folder);
+#endif
 
 } // namespace jigsaw::select
 #endif

@@ -99,6 +99,27 @@ core::SpbRequest spb_request(const job_record_t *job)
     return {};
 }
 
+ProfileStore &profile_store()
+{
+    static auto *store = new ProfileStore(); // until the process ends, as slurmctld's threads do
+    return *store;
+}
+
+core::Profile known_profile(const job_record_t *job)
+{
+    const std::string key = spb_request(job).profile_key;
+    const core::Profile earlier = key.empty() ? core::Profile() : profile_store().find(job->user_id, key);
+    return merge_profiles(earlier, parse_measured(job->admin_comment ? job->admin_comment : "").profile);
+}
+
+void learn_profile(const job_record_t *job)
+{
+    const std::string key = spb_request(job).profile_key;
+    const core::Profile profile = parse_measured(job->admin_comment ? job->admin_comment : "").profile;
+    if (!key.empty() && (profile.known() || profile.memory_peak_bytes))
+        profile_store().learn(job->user_id, key, profile);
+}
+
 core::SharingPolicy sharing_policy(const job_record_t *job)
 {
     return config::policy_for(settings(), partition_name(job), qos_name(job), job->account ? job->account : "");
@@ -129,8 +150,12 @@ core::Resident make_resident(job_record_t *job)
     resident.account = job->account ? job->account : "";
     resident.partition = partition_name(job);
     resident.qos = qos_name(job);
-    if (job_shares(job))
+    if (job_shares(job)) {
         resident.spb = spb_request(job);
+        resident.profile = known_profile(job);
+        if (parse_measured(job->admin_comment ? job->admin_comment : "").misbehaving)
+            resident.spb.max_share = 1;
+    }
     resident.start_s = job->start_time;
     resident.time_limit_s = seconds_of_minutes(job->time_limit);
     resident.where = gpus_held(job);
@@ -145,6 +170,7 @@ core::PlacementRequest make_placement_request(const JobTest &test)
     request.uid = test.job->user_id;
     request.account = test.job->account ? test.job->account : "";
     request.spb = spb_request(test.job);
+    request.profile = known_profile(test.job);
     request.gpus_per_node = wish.gpus_per_node;
     request.nodes = std::max<std::uint32_t>(test.min_nodes, 1);
     request.gpu_type = wish.type;

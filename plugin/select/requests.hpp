@@ -4,6 +4,7 @@
 #ifndef JIGSAW_SELECT_REQUESTS_HPP
 #define JIGSAW_SELECT_REQUESTS_HPP
 
+#include "plugin/select/profiles.hpp"
 #include "plugin/select/records.hpp"
 
 namespace jigsaw::select {
@@ -15,6 +16,13 @@ const config::Config &settings();
 
 /// The job's request, validated anew. A bad value is no request at all (an exclusive job) and one log line per job.
 core::SpbRequest spb_request(const job_record_t *job);
+
+/// Profiles of earlier runs.
+ProfileStore &profile_store();
+/// What is known of the job's costs: measured in this run, else in earlier ones.
+core::Profile known_profile(const job_record_t *job);
+/// What jigsawd measured of a job that ends serves the next run under the same --spb-profile.
+void learn_profile(const job_record_t *job);
 
 /// The policy of the job's partition (the one being tried), QOS and account.
 core::SharingPolicy sharing_policy(const job_record_t *job);
