@@ -7,6 +7,8 @@
 //
 //     total_bytes_ratio     all ranks together, strategy / ring
 //     busiest_bytes_ratio   the rank that sends most, strategy / ring
+//     time_ratio            wall time of the slowest rank, strategy / ring: loopback has no slow link, so this is the cost
+//                           in processor time and messages
 //     formula               what (m + k - 2) B against 2 (k - 1) B says
 //
 // Usage: bench/sync [MiB of the model, default 16] [iterations, default 4]
@@ -33,6 +35,7 @@ using namespace jigsaw::sync;
 
 constexpr int kMaxRanks = 8;
 constexpr auto kTimeout = std::chrono::seconds(120);
+constexpr unsigned kLimitSeconds = 600;
 
 struct Case {
     const char *name; ///< "ring": the baseline
@@ -53,6 +56,7 @@ struct Sizes {
 struct Sent {
     std::uint64_t tcp = 0, payload = 0;
     bool tcp_known = false;
+    double seconds = 0;
 };
 using Results = Sent[kMaxRanks][kNumCases];
 
@@ -161,7 +165,9 @@ void run_rank(Collective &world, const Sizes &sizes, Results &results)
         barrier(world, barriers++, kTimeout);
         sent.tcp_known = tcp_bytes_sent(&before);
         const std::uint64_t payload_before = world.bytes_sent();
+        const auto start = std::chrono::steady_clock::now();
         run_case(world, kCases[i], sizes, sequence);
+        sent.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         sent.payload = world.bytes_sent() - payload_before;
         barrier(world, barriers++, kTimeout); // others may still be fetching what we sent
         sent.tcp_known = tcp_bytes_sent(&after) && sent.tcp_known;
@@ -171,7 +177,7 @@ void run_rank(Collective &world, const Sizes &sizes, Results &results)
 }
 
 struct Summary {
-    double total = 0, busiest = 0;
+    double total = 0, busiest = 0, seconds = 0;
 };
 Summary summarize(const Results &results, int ranks, std::size_t which, bool tcp)
 {
@@ -181,6 +187,7 @@ Summary summarize(const Results &results, int ranks, std::size_t which, bool tcp
         const double bytes = static_cast<double>(tcp ? sent.tcp : sent.payload);
         summary.total += bytes;
         summary.busiest = std::max(summary.busiest, bytes);
+        summary.seconds = std::max(summary.seconds, sent.seconds);
     }
     return summary;
 }
@@ -215,6 +222,8 @@ void print(const Results &results, int ranks)
         }
         bench::Line("sync", "busiest_bytes_ratio", partial.busiest / ring.busiest, "1")
             .with("ranks", ranks).with("strategy", kCases[i].name).with("method", method);
+        bench::Line("sync", "time_ratio", partial.seconds / ring.seconds, "1")
+            .with("ranks", ranks).with("strategy", kCases[i].name);
     }
 }
 
@@ -233,7 +242,7 @@ int main(int argc, char **argv)
     auto &results = *static_cast<Results *>(shared);
     for (const int ranks : {2, 4, 8}) {
         const auto outcomes =
-            tests::run_processes(ranks, [&](Collective &world) { run_rank(world, sizes, results); });
+            tests::run_processes(ranks, [&](Collective &world) { run_rank(world, sizes, results); }, kLimitSeconds);
         if (const std::string failure = tests::first_failure(outcomes); !failure.empty()) {
             std::fprintf(stderr, "bench/sync: %s\n", failure.c_str());
             return 1;

@@ -30,6 +30,7 @@ constexpr auto kAnswerTime = 2s; ///< a store answers a hello at once; something
 constexpr auto kRetry = 100ms;
 constexpr auto kFirstProgress = 3s, kNextProgress = 30s;
 constexpr int kWriteMs = 1000;
+constexpr auto kGoodbyeTime = 300ms;
 
 int ms_until(Clock::time_point deadline)
 {
@@ -150,6 +151,7 @@ struct Store::State {
     std::string waiting() const;
     void write(const std::string &bytes);
     void listen();
+    void leave();
     bool listen_once();
     void handle(const Frame &frame);
     void depart(const Departure &departure);
@@ -173,7 +175,8 @@ struct Store::State {
     std::map<std::string, std::string> values;
     std::optional<Departure> ended; ///< after which no value will come
     bool store_left = false;        ///< rank 0 left: the end of the connection is no news. Of the thread
-    std::atomic<bool> stop{false};
+    bool heard_all = false;         ///< the thread has read the connection's end
+    std::atomic<bool> leaving{false}, stop{false};
     std::thread thread;
 };
 
@@ -329,7 +332,7 @@ bool Store::State::listen_once()
         return false;
     if (parsed != Parse::broken && (!fds[1].revents || read_some(socket.fd(), in)))
         return true;
-    if (!store_left)
+    if (!store_left && !leaving)
         depart({0, Departure::How::died, "its store is gone"});
     return false;
 }
@@ -338,6 +341,22 @@ void Store::State::listen()
 {
     while (!stop && listen_once()) {
     }
+    {
+        const std::lock_guard lock(mutex);
+        heard_all = true;
+    }
+    changed.notify_all();
+}
+
+/// Says goodbye and reads on until the store has closed: closing with something unread would reset the connection, and
+/// a reset may overtake the goodbye.
+void Store::State::leave()
+{
+    leaving = true;
+    write(encode_frame(FrameType::leave));
+    shutdown(socket.fd(), SHUT_WR);
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kGoodbyeTime, [&] { return heard_all; });
 }
 
 Store::Store(const Rendezvous &where, OnDeparture on_departure)
@@ -354,12 +373,10 @@ Store::~Store()
         static_cast<void>(state_.release());
         return;
     }
-    if (state_->socket)
-        state_->write(encode_frame(FrameType::leave));
+    state_->leave();
     state_->stop = true;
     eventfd_write(state_->bell.fd(), 1);
-    if (state_->thread.joinable())
-        state_->thread.join();
+    state_->thread.join();
     state_->socket.reset();
     state_->server.reset();
 }

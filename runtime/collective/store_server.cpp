@@ -36,6 +36,7 @@ struct Connection {
     std::vector<std::string> awaited; ///< keys of gets not answered yet
     int rank = -1;                    ///< -1: a stranger
     bool closing = false;             ///< once `out` is gone
+    bool deaf = false;                ///< takes nothing any more; what it said before is still to be read
     bool closed = false;
 };
 
@@ -233,16 +234,21 @@ void StoreServer::State::answer(Connection &connection)
 
 void StoreServer::State::flush(Connection &connection)
 {
-    while (!connection.out.empty()) {
+    while (!connection.out.empty() && !connection.deaf) {
         const ssize_t sent = send(connection.socket.fd(), connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN)
             break;
+        // Not its end yet: a rank that has left resets the connection, and its last word may still be unread.
         if (sent < 0)
-            return close(connection, "");
+            connection.deaf = true;
+        if (connection.deaf)
+            break;
         connection.out.erase(0, static_cast<std::size_t>(sent));
     }
+    if (connection.deaf)
+        connection.out.clear();
     if (connection.out.size() > kMaxUnsentBytes)
         return close(connection, "it reads nothing");
     if (connection.out.empty() && connection.closing)

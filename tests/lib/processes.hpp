@@ -44,8 +44,10 @@ inline std::string read_to_end(int fd)
 }
 
 /// run_ranks() with processes. A rank that dies without a word is JIGSAW_INTERNAL_ERROR "killed by signal N" or "exit
-/// status N". Call it before the test has threads of its own. A failed ck_assert in a body is exit status 1.
-inline std::vector<Outcome> run_processes(int size, const std::function<void(collective::Collective &)> &body)
+/// status N". Call it before the test has threads of its own. A failed ck_assert in a body is exit status 1. Ranks are gone
+/// after limit_s, whatever becomes of the test.
+inline std::vector<Outcome> run_processes(int size, const std::function<void(collective::Collective &)> &body,
+                                          unsigned limit_s = 100)
 {
     const std::uint16_t port = free_port();
     std::vector<pid_t> children;
@@ -57,8 +59,7 @@ inline std::vector<Outcome> run_processes(int size, const std::function<void(col
             throw std::runtime_error("no pipe");
         const pid_t child = fork();
         if (child == 0) {
-            // Gone with the test, whatever becomes of it.
-            alarm(100);
+            alarm(limit_s);
             run_process_rank(pipe_ends[1], meet_at(port, rank, size), body);
             _exit(0);
         }

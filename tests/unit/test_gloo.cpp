@@ -14,7 +14,7 @@
 extern "C" __attribute__((visibility("default"))) const char *__tsan_default_suppressions();
 extern "C" const char *__tsan_default_suppressions()
 {
-    return "race:gloo::transport::tcp::UnboundBuffer::~UnboundBuffer\n";
+    return "race:gloo::transport::tcp::UnboundBuffer::\nrace:default_delete<gloo::transport::UnboundBuffer>\n";
 }
 
 namespace {

@@ -285,6 +285,25 @@ START_TEST(departures_are_told_once_and_in_words)
 }
 END_TEST
 
+START_TEST(who_leaves_in_a_crowd_is_not_taken_for_dead)
+{
+    // All leave at once, while the store is telling each of them about the others.
+    for (int round = 0; round < 20; ++round) {
+        std::mutex mutex;
+        std::vector<std::string> bad;
+        const auto outcomes = meet(free_port(), 8, {0, 1, 2, 3, 4, 5, 6, 7}, kLong, [&](Rendezvous &where) {
+            const Store store(where, [&](const Departure &departure) {
+                const std::lock_guard lock(mutex);
+                if (departure.how != Departure::How::left)
+                    bad.push_back(to_string(departure));
+            });
+        });
+        ck_assert_str_eq(first_failure(outcomes).c_str(), "");
+        ck_assert_msg(bad.empty(), "%s", bad.empty() ? "" : bad.front().c_str());
+    }
+}
+END_TEST
+
 START_TEST(waiting_for_a_value_ends_when_a_rank_ended)
 {
     const auto outcomes = meet(free_port(), 2, {0, 1}, kLong, [](Rendezvous &where) {
@@ -332,7 +351,7 @@ int main()
                              strangers_get_no_answer_and_do_no_harm, worlds_that_differ_are_named, a_rank_comes_in_once,
                              a_taken_port_is_passed_over, a_name_without_address_is_where_srun_runs,
                              a_place_that_cannot_be_is_an_error_with_a_remedy});
-    jigsaw::tests::add_case(suite, "going", {departures_are_told_once_and_in_words,
+    jigsaw::tests::add_case(suite, "going", {departures_are_told_once_and_in_words, who_leaves_in_a_crowd_is_not_taken_for_dead,
                                              waiting_for_a_value_ends_when_a_rank_ended, frames_are_bounded});
     return jigsaw::tests::run_tap(suite);
 }
