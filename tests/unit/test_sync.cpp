@@ -160,6 +160,35 @@ START_TEST(the_default_spares_the_busiest_rank)
 }
 END_TEST
 
+START_TEST(a_block_moves_while_the_next_is_computed)
+{
+    for (const Strategy strategy : kStrategies) {
+        const std::vector<std::size_t> counts = {1000, 1000};
+        const auto plan = plan_of({2, 2, 1}, 2);
+        std::atomic<int> moved{0};
+        const auto outcomes = run_ranks(3, [&](Collective &world) {
+            Blocks<float> mine = gradients_of<float>(world.rank(), plan.iteration, counts);
+            GradientSync sync(world, buffers_of(mine), strategy);
+            sync.begin(plan);
+            sync.block_ready(1);
+            // No rank has computed block 0; every contributor's part of block 1 leaves all the same.
+            while (world.bytes_sent() == 0)
+                std::this_thread::yield();
+            ++moved;
+            while (moved < 3)
+                std::this_thread::yield();
+            ck_assert(!sync.idle());
+            if (world.rank() != 2)
+                sync.block_ready(0);
+            sync.wait(kLong);
+            check_blocks(plan, reference<float>(plan, counts), mine, strategy_name(strategy));
+        });
+        const std::string failure = first_failure(outcomes);
+        ck_assert_str_eq(failure.c_str(), "");
+    }
+}
+END_TEST
+
 #define ASSERT_CONTAINS(text, part)                                                                                    \
     ck_assert_msg((text).find(part) != std::string::npos, "\"%s\" is not in \"%s\"", std::string(part).c_str(),       \
                   (text).c_str())
@@ -284,7 +313,7 @@ int main()
     Suite *suite = suite_create("sync");
     jigsaw::tests::add_case(suite, "bits",
                             {full_depth_equals_the_serial_sum, several_pieces_are_a_pipeline,
-                             every_policy_equals_the_reference});
+                             every_policy_equals_the_reference, a_block_moves_while_the_next_is_computed});
     jigsaw::tests::add_case(suite, "bytes", {bytes_are_the_formula, the_default_spares_the_busiest_rank});
     jigsaw::tests::add_case(suite, "failures",
                             {a_rank_that_dies_fails_all, a_rank_that_is_late_is_a_time_out_that_names_it,
