@@ -19,7 +19,7 @@
 #   no_errors             slurmctld logged no error and no underflow (lines that match ALLOW_ERRORS are expected)
 #
 # The cluster's ports: TEST_PORT (17100) and up; its folder: a new one under TMPDIR, removed when all tests passed.
-# Our plugins: JIGSAW_PLUGINS, a folder; by default Slurm's own, where `make install` puts them.
+# Our plugins: JIGSAW_PLUGINS or JIGSAW_PLUGINDIR, a folder; by default Slurm's own, where `make install` puts them.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../scripts/lib/cluster.sh"
@@ -76,7 +76,7 @@ _at_exit() {
 }
 
 _plugins() {
-    CLUSTER_PLUGINS=${JIGSAW_PLUGINS:-$(cluster_slurm_plugins)}
+    CLUSTER_PLUGINS=${JIGSAW_PLUGINS:-${JIGSAW_PLUGINDIR:-$(cluster_slurm_plugins)}}
     [ -f "$CLUSTER_PLUGINS/$1" ] || skip_all "$1 is not in $CLUSTER_PLUGINS (make install, or set JIGSAW_PLUGINS)"
 }
 

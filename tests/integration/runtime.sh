@@ -18,6 +18,13 @@ REPLAY=$top_builddir/tests/model/replay
 AGENT_BIN=$PREFIX/sbin/jigsawd
 CLUSTER_NODES=2 CLUSTER_GPUS=1 CLUSTER_CPUS=8
 
+_stop_all() {
+    local status=$?
+    agents_stop 2>/dev/null
+    (exit "$status")
+    _at_exit
+}
+
 start_shared_cluster() {
     local toy=$top_builddir/tests/integration/toy_train
     [ ! -x "${toy%/*}/.libs/toy_train" ] || toy=${toy%/*}/.libs/toy_train # the program itself, not libtool's wrapper
@@ -26,6 +33,7 @@ start_shared_cluster() {
     CLUSTER_DIR=$(mktemp -d "${TMPDIR:-/tmp}/jigsaw-test.XXXXXX") || bail_out "no folder"
     CLUSTER_PLUGSTACK="required $(plugin_folder)/spank_jigsaw.so run_dir=$CLUSTER_DIR/jigsaw"
     start_cluster
+    trap _stop_all EXIT
     # Other users run it too, and cannot look into a build tree in someone's home.
     mkdir -p "$CLUSTER_DIR/out" "$CLUSTER_DIR/bin"
     chmod 755 "$CLUSTER_DIR" "$CLUSTER_DIR/bin"
@@ -35,7 +43,7 @@ start_shared_cluster() {
     agents_start >&2 || bail_out "jigsawd does not start"
 }
 
-plugin_folder() { echo "${JIGSAW_PLUGINDIR:-$(cluster_slurm_plugins)}"; }
+plugin_folder() { echo "${JIGSAW_PLUGINS:-${JIGSAW_PLUGINDIR:-$(cluster_slurm_plugins)}}"; }
 
 toy() {
     local name=$1 out=$CLUSTER_DIR/out options=()
