@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace jigsaw::agent {
 
@@ -199,6 +200,19 @@ std::string status_json(const Agent &agent, std::uint32_t uid)
     return json.end().end().text() + "\n";
 }
 
+namespace {
+
+/// Backward time of full depth, which is what a profile is of: by blocks where they were measured; 0: not known now.
+std::uint64_t full_backward_ns(const page::ReportView &report)
+{
+    const std::vector<std::uint64_t> &blocks = report.block_backward_ns;
+    if (!blocks.empty() && std::all_of(blocks.begin(), blocks.end(), [](std::uint64_t ns) { return ns > 0; }))
+        return std::accumulate(blocks.begin(), blocks.end(), std::uint64_t{0});
+    return report.last_depth == report.num_blocks ? report.backward_ns : 0;
+}
+
+} // namespace
+
 std::string comment_segment(const LocalJob &job)
 {
     const Job &record = *job.job;
@@ -214,8 +228,8 @@ std::string comment_segment(const LocalJob &job)
         json.field("mem", peak).field("world", rank0->world_size);
         json.field("depth", std::round(1000 * Director::depth_fraction(job)) / 1000);
         json.field("fwd_ms", std::round(100 * milliseconds(report.forward_ns)) / 100);
-        if (report.last_depth == report.num_blocks) // a profile is of full depth
-            json.field("bwd_ms", std::round(100 * milliseconds(report.backward_ns)) / 100);
+        if (const std::uint64_t full_ns = full_backward_ns(report); full_ns > 0)
+            json.field("bwd_ms", std::round(100 * milliseconds(full_ns)) / 100);
         json.field("sync_ms", std::round(100 * milliseconds(report.sync_ns)) / 100);
     }
     const std::vector<std::string> sentences = record.marks.sentences(record.record.spb.memory_bytes);

@@ -107,13 +107,18 @@ def turns_of(trace):
     grant (or from when a gate closed on a process that was running) to its release."""
     open_turns, turns = {}, []
     for line in trace:
+        if line["event"] == "start":
+            open_turns.clear()  # nothing before it counts, and it names no GPU
+            continue
         key = (line["gpu"], line.get("process"))
         if line["event"] in ("grant", "run"):
             open_turns.setdefault(key, line)
         elif line["event"] in ("release", "dead", "lease", "open") and key in open_turns:
             start = open_turns.pop(key)
-            turns.append((line["gpu"], start["job"], key[1], start["t_ns"], line["t_ns"], start.get("depth", 0),
-                          start.get("iteration", 0)))
+            # At the grant a process still reports the iteration before: depth and iteration are those of the end.
+            told = line if "depth" in line else start
+            turns.append((line["gpu"], start["job"], key[1], start["t_ns"], line["t_ns"], told.get("depth", 0),
+                          told.get("iteration", 0)))
     return turns
 
 
