@@ -27,13 +27,25 @@ def json_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
+def node_names(text):
+    """'n[1-2,5]' -> ['n1', 'n2', 'n5']; scontrol folds nodes on which a job holds the same."""
+    match = re.fullmatch(r"(.*)\[([0-9,-]+)\]", text)
+    if not match:
+        return text.split(",")
+    names = []
+    for part in match.group(2).split(","):
+        first, _, last = part.partition("-")
+        names += [f"{match.group(1)}{n:0{len(first)}}" for n in range(int(first), int(last or first) + 1)]
+    return names
+
+
 def gpus_of(scontrol_text):
-    """'n1:gpu(IDX:0)' words as scontrol -d prints them: [(nodes, 'gpu:1(IDX:0)')]."""
+    """What scontrol -d show job says of a job's GPUs: [('n1', 'gpu:1(IDX:0)'), ...]."""
     found = []
     for line in scontrol_text.splitlines():
         match = re.search(r"^\s*Nodes=(\S+) .*GRES=(\S*)", line)
         if match:
-            found.append((match.group(1), match.group(2)))
+            found += [(name, match.group(2)) for name in node_names(match.group(1))]
     return found
 
 

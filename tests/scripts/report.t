@@ -15,7 +15,9 @@ make_run() {
     mkdir -p "$run"
     echo "{\"way\":\"$1\",\"round\":1,\"submit_ns\":0,\"end_ns\":${3:-10000000000}}" >"$run/times.json"
     for job in a b; do
+        # Both spellings: scontrol folds nodes on which a job holds the same.
         printf '   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)\n   Nodes=n2 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)\n' >"$run/$job.scontrol"
+        [ "$job" = b ] || echo '     Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:1(IDX:0)' >"$run/$job.scontrol"
         [ "$1" != shared_spb ] || echo '{"generation":1,"first_iteration":2,"policy":"two-level","phase":0,"direction":1,"levels":2,"full_workers":1,"seed":0,"depth_of_level":[1,4]}' >"$run/$job-directives.jsonl"
         for rank in 0 1; do
             for t in 0 1 2 3 4 5; do
