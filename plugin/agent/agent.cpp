@@ -168,7 +168,6 @@ void Agent::leave(std::uint64_t id, const char *why)
     if (Job *job = registry_.find(process.job)) {
         process.read_report(now);
         job->held_ns += std::max(process.seat.held_ns, std::min(process.report.turn_ns, now - process.attached_ns));
-        job->turns += process.seat.turns;
     }
     log_.info("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
               std::to_string(process.pid) + " " + why);

@@ -219,7 +219,11 @@ void Director::direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, st
         return;
     if (now_ns < state.not_before_ns && !group_changed)
         return;
-    const plan::Directive before = current(state, job);
+    const plan::Directive &agreed = rank0.report.agreed;
+    if (state.wanted.generation == 0)
+        state.wanted = agreed; // a jigsawd before us wanted it: our page says so too
+    // Rank 0 may have raised what was wanted to the job's floor: as long as it follows that generation, all is well.
+    const plan::Directive before = state.wanted.generation >= agreed.generation ? state.wanted : agreed;
     const std::uint64_t began_ns = page::monotonic_ns();
     const plan::Directive next = decide(job, rivals, state, job.job->generation + 1);
     state.not_before_ns = now_ns + kCostFactor * (page::monotonic_ns() - began_ns);

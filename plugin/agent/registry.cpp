@@ -186,8 +186,6 @@ bool Registry::load(std::string *ret_why, const JobKey &key, std::uint64_t now_n
     }
     job.record = std::move(record);
     job.listed = true;
-    if (on_listed)
-        on_listed(job);
     return true;
 }
 

@@ -41,7 +41,6 @@ struct Job {
     Marks marks;
     std::uint64_t generation = 0;  ///< greatest seen, told or published
     std::uint64_t held_ns = 0;     ///< turns of processes that have left
-    std::uint64_t turns = 0;
     std::uint64_t listed_ns = 0;   ///< when jigsawd read the record
 
     JobKey key() const { return {record.job_id, record.restart_count}; }
@@ -72,8 +71,6 @@ class Registry {
     void sweep(const JobKey &key);
     const std::map<JobKey, Job> &jobs() const { return jobs_; }
     std::map<JobKey, Job> &jobs() { return jobs_; }
-
-    std::function<void(Job &)> on_listed; ///< a record came or changed
 
   private:
     void read_events();

@@ -228,6 +228,44 @@ START_TEST(control_run_with_the_same_phases)
 }
 END_TEST
 
+START_TEST(a_floor_that_rank_0_keeps_is_respected)
+{
+    Ground ground;
+    ground.add(11);
+    ground.add(12);
+    ground.look_for_seconds(2);
+    ground.obey(11);
+    ground.rank(11, 0).view.agreed.full_workers = 2; // raised by rank 0, of the same generation
+    ground.move(11, 10);
+    const std::uint64_t generation = ground.on_page(11).generation;
+    ground.look_for_seconds(4);
+    ck_assert_uint_eq(ground.on_page(11).generation, generation);
+}
+END_TEST
+
+START_TEST(a_new_jigsawd_wants_what_the_job_follows)
+{
+    Ground ground;
+    ground.add(11);
+    ground.add(12);
+    for (core::JobId job : {11, 12}) {
+        page::ReportView &view = ground.rank(job, 0).view;
+        view.agreed.generation = 41;
+        view.agreed.policy = plan::Policy::two_level;
+        view.agreed.levels = 2;
+        view.agreed.full_workers = 1;
+        view.agreed.phase = job == 11 ? 0 : 1;
+        view.agreed.depth_of_level = {1, 4};
+        ground.move(job, 10);
+    }
+    ground.look();
+    for (core::JobId job : {11, 12}) {
+        ck_assert_uint_eq(ground.on_page(job).generation, 41);
+        ck_assert(ground.on_page(job).policy == plan::Policy::two_level);
+    }
+}
+END_TEST
+
 START_TEST(generations_go_on_from_what_ranks_tell)
 {
     Ground ground;
@@ -268,6 +306,7 @@ int main()
     tests::add_case(suite, "directives",
                     {a_job_alone_is_told_nothing, two_jobs_complement_each_other, a_settled_pair_is_left_alone,
                      the_younger_follows_a_shift, full_depth_again_when_the_rival_is_gone, what_keeps_full_depth,
-                     control_run_with_the_same_phases, generations_go_on_from_what_ranks_tell, pairs_are_counted_at_grants});
+                     control_run_with_the_same_phases, a_floor_that_rank_0_keeps_is_respected,
+                     a_new_jigsawd_wants_what_the_job_follows, generations_go_on_from_what_ranks_tell, pairs_are_counted_at_grants});
     return tests::run_tap(suite);
 }
