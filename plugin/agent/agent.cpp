@@ -163,6 +163,8 @@ void Agent::leave(std::uint64_t id, const char *why)
     event.why = why;
     trace_.add(event);
     arbiter_of(process.gpu).remove(process, now);
+    if (process.rank == 0)
+        publish_last(process);
     loop_.forget(process.pidfd.get());
     loop_.forget(process.bell.get());
     if (Job *job = registry_.find(process.job)) {
@@ -216,10 +218,12 @@ void Agent::lease_outcome(Process &process, bool expired)
     if (expired) {
         ++marks.leases_expired;
         marks.turns_since_expiry = 0;
-        if (!marks.never_gives_back)
+        if (!marks.never_gives_back) {
+            next_publish_ns_ = 0; // so that nobody is put beside it
             log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
                          std::to_string(process.pid) + " on GPU " + std::to_string(process.gpu) +
                          " never gives turns back: its lease ended, the next one goes on; is jigsaw_end_compute() called?");
+        }
         marks.never_gives_back = true;
     } else if (++marks.turns_since_expiry >= kForgivenTurns) {
         marks.never_gives_back = false;
@@ -232,6 +236,7 @@ void Agent::rogue(Process &process)
     if (job == nullptr || job->marks.computes_without_turn)
         return;
     job->marks.computes_without_turn = true;
+    next_publish_ns_ = 0;
     log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
                  std::to_string(process.pid) + " computes on GPU " + std::to_string(process.gpu) + " without a turn");
 }
@@ -249,6 +254,8 @@ void Agent::check_memory(Process &process)
         log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " uses " +
                      config::format_size(used) + " on GPU " + std::to_string(process.gpu) + ", it claimed " +
                      config::format_size(claim) + ": submit it with a larger --spb-mem");
+    if (job->marks.memory_beyond_claim == 0)
+        next_publish_ns_ = 0;
     job->marks.memory_beyond_claim = std::max(job->marks.memory_beyond_claim, used);
 }
 
@@ -276,10 +283,11 @@ void Agent::tick(std::uint64_t now_ns)
     server_->close_idle(now_ns);
     if (!settled_)
         settle(now_ns);
-    if (now_ns >= next_direct_ns_)
+    if (now_ns >= next_direct_ns_) {
         direct(now_ns);
-    if (config_->admin_comment_period_s > 0 && now_ns >= next_publish_ns_)
-        publish(now_ns);
+        if (config_->admin_comment_period_s > 0)
+            publish(now_ns);
+    }
     if (now_ns >= next_sweep_ns_)
         ask_about_idle_jobs(now_ns);
     registry_.forget_over([this](const JobKey &key) { return has_process(key); });
@@ -327,11 +335,30 @@ void Agent::direct(std::uint64_t now_ns)
     director_.direct(jobs, now_ns);
 }
 
+/// Every admin_comment_period_s, and for a job's first profile as soon as there is one: it decides who may join.
 void Agent::publish(std::uint64_t now_ns)
 {
-    next_publish_ns_ = now_ns + config_->admin_comment_period_s * std::uint64_t{1000000000};
+    const bool due = now_ns >= next_publish_ns_;
+    if (due)
+        next_publish_ns_ = now_ns + config_->admin_comment_period_s * std::uint64_t{1000000000};
+    for (const LocalJob &local : local_jobs(*this)) {
+        Job &job = *local.job;
+        if (local.rank0() == nullptr || !job.listed)
+            continue;
+        const bool first = !job.profile_told && local.rank0()->report.iteration >= kProfileIterations;
+        job.profile_told = job.profile_told || first;
+        if (due || first)
+            publisher_->publish(job.record.job_id, comment_segment(local));
+    }
+}
+
+/// A job may be over before its turn to be published comes: what it was like is known best at its end.
+void Agent::publish_last(const Process &rank0)
+{
+    if (config_->admin_comment_period_s == 0 || ended_)
+        return;
     for (const LocalJob &job : local_jobs(*this)) {
-        if (job.rank0() != nullptr && job.job->listed)
+        if (job.rank0() == &rank0 && rank0.report.iteration > 0)
             publisher_->publish(job.job->record.job_id, comment_segment(job));
     }
 }

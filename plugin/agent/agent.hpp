@@ -33,6 +33,7 @@ class Agent {
     static constexpr std::uint64_t kDirectNs = 100000000;    ///< the director's period
     static constexpr std::uint64_t kSettleNs = 10000000000;  ///< a restart waits so long for ranks to come back
     static constexpr std::uint64_t kForgivenTurns = 100;     ///< given back in time: a mark is taken off
+    static constexpr std::uint64_t kProfileIterations = 8;   ///< then the first profile goes up
     static constexpr std::uint64_t kSweepNs = 300000000000;  ///< asks Slurm about jobs without a process
 
     /// Throws std::system_error.
@@ -87,6 +88,7 @@ class Agent {
     void lease_outcome(Process &process, bool expired);
     void rogue(Process &process);
     void publish(std::uint64_t now_ns);
+    void publish_last(const Process &rank0);
     void ask_about_idle_jobs(std::uint64_t now_ns);
     bool has_process(const JobKey &key) const;
 

@@ -34,7 +34,7 @@ class Director {
     static constexpr std::uint32_t kMaxWorld = 256;            ///< larger jobs run full depth
     static constexpr std::uint64_t kSettlePhaseNs = 1000000000; ///< another phase must look better for so long
     static constexpr std::uint64_t kCostFactor = 50;           ///< deciding may take 1/50 of the time
-    static constexpr std::size_t kSamples = 15;
+    static constexpr std::size_t kSamples = 7;
 
     Director(const DirectorSettings &settings, Trace &trace) : settings_(settings), trace_(trace) {}
 

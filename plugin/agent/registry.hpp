@@ -41,6 +41,7 @@ struct Job {
     Marks marks;
     std::uint64_t generation = 0;  ///< greatest seen, told or published
     std::uint64_t held_ns = 0;     ///< turns of processes that have left
+    bool profile_told = false;     ///< the controller was told a first profile
     std::uint64_t listed_ns = 0;   ///< when jigsawd read the record
 
     JobKey key() const { return {record.job_id, record.restart_count}; }
