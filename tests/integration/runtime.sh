@@ -55,15 +55,16 @@ toy() {
         --wrap "export MASTER_ADDR=127.0.0.1; exec srun --kill-on-bad-exit=0 $TOY --metrics $out/$name-rank{rank}.jsonl --progress $out/$name-at{rank} $*"
 }
 toy_at() { local at; at=$(cat "$CLUSTER_DIR/out/$1-at$2" 2>/dev/null); echo "${at:--1}"; }
-_reached() { [ "$(toy_at "$1" "$2")" -ge "$3" ]; }
+_reached() { [ "$(toy_at "$1" "$2")" -ge "$3" ] 2>/dev/null; }
 reached() { wait_for "${REACH_S:-30}" _reached "$@"; }
+_command_of() { { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null; }
 # The training process of a rank, not its forked children.
 toy_pid() {
     local entry
     for entry in /proc/[0-9]*; do
-        tr '\0' '\n' <"$entry/environ" 2>/dev/null | grep -qx "SLURM_PROCID=$2" || continue
-        tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -q "toy_train.*$CLUSTER_DIR/out/$1-" || continue
-        tr '\0' ' ' <"/proc/$(awk '/^PPid/ { print $2 }' "$entry/status")/cmdline" | grep -q toy_train && continue
+        { tr '\0' '\n' <"$entry/environ" | grep -qx "SLURM_PROCID=$2"; } 2>/dev/null || continue
+        _command_of "${entry#/proc/}" | grep -q "^[^ ]*bin/toy_train .*/out/$1-" || continue
+        _command_of "$(awk '/^PPid/ { print $2 }' "$entry/status" 2>/dev/null)" | grep -q 'bin/toy_train' && continue
         echo "${entry#/proc/}"
         return 0
     done
@@ -72,7 +73,7 @@ toy_pid() {
 step_pid() { # slurmstepd of the training step of job JOB on node n1
     local entry
     for entry in /proc/[0-9]*; do
-        tr '\0' ' ' <"$entry/cmdline" 2>/dev/null | grep -q "^slurmstepd: \[$1\.0\]" && { echo "${entry#/proc/}"; return 0; }
+        _command_of "${entry#/proc/}" | grep -q "^slurmstepd: \[$1\.0\]" && { echo "${entry#/proc/}"; return 0; }
     done
     return 1
 }
