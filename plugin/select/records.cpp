@@ -63,7 +63,7 @@ gres_node_state_t *node_gpus(int node)
     uint32_t id = gpu_plugin_id();
     auto *state = static_cast<gres_state_t *>(list_find_first(record->gres_list, gres_find_id, &id));
     auto *gpus = state ? static_cast<gres_node_state_t *>(state->gres_data) : nullptr;
-    if (!gpus || !gpus->gres_bit_alloc || gpus->no_consume || gpus->alt_gres_ns)
+    if (!gpus || !gpus->gres_bit_alloc || gpus->no_consume || offered_otherwise(gpus))
         return nullptr;
     return gpus;
 }

@@ -55,10 +55,10 @@ bool good_text(const char *text)
 
 bool good_bitmap(const bitstr_t *bits)
 {
-    bitoff_t head[2] = {};
+    bitstr_t head[2] = {};
     if (!can_peek())
         return bits != nullptr;
-    return peek(head, bits, sizeof head) && head[0] == BITSTR_MAGIC && head[1] >= 0;
+    return peek(head, bits, sizeof head) && head[0] == kBitmapMagic && head[1] >= 0;
 }
 
 std::string check_spank_entries(const job_record_t *job)

@@ -2,7 +2,7 @@
 // The one door to slurmctld's internal headers, and everything that differs between Slurm releases. Include it last:
 // those headers are C, have no guards for C++, and define macros over common words (error, list_*).
 //
-// Compiled and run on 22.05; the branches for 24.11 and 26.05 are written after their sources (SLURM_VERSION_NUMBER).
+// Compiled and run on 22.05.8; compiled against 24.11.5; the branches for 26.05 are written after its source.
 #ifndef JIGSAW_SELECT_SHIM_HPP
 #define JIGSAW_SELECT_SHIM_HPP
 
@@ -145,6 +145,19 @@ inline bool wants_whole_node(const job_record_t *job)
 inline node_record_t *node_at(int index)
 {
     return index >= 0 && index < node_record_count ? node_record_table_ptr[index] : nullptr;
+}
+
+/// First word of a bitmap; its size is the second. Hidden in bitstring.c since 23.11.
+constexpr bitstr_t kBitmapMagic = 0x42434445;
+
+/// Are the GPUs also offered as gres/shard or gres/mps, which keep their own books on them?
+inline bool offered_otherwise(const gres_node_state_t *gpus)
+{
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+    return gpus->alt_gres != nullptr;
+#else
+    return gpus->alt_gres_ns != nullptr;
+#endif
 }
 
 } // namespace jigsaw::select
