@@ -7,7 +7,7 @@
 namespace jigsaw::select {
 namespace {
 
-constexpr std::size_t kLongestComment = 400;
+constexpr std::size_t kLongestComment = 400, kLongestReason = 250;
 
 /// "n1:0-1 with job 12, n2:0 alone"
 std::string describe_sharing(const Occupancy &occupancy, const core::Resident &job)
@@ -63,7 +63,7 @@ void Reasons::refuse(job_record_t *job, const std::string &text)
     const std::lock_guard<std::mutex> hold(mutex_);
     if (stopping_)
         return;
-    refused_[job->job_id] = "JigSaw: " + text;
+    refused_[job->job_id] = ("JigSaw: " + text).substr(0, kLongestReason);
     if (!thread_.joinable())
         thread_ = std::thread([this] { work(); });
     wake_.notify_one();

@@ -217,8 +217,10 @@ void Controller::note_start(job_record_t *job, bool fresh)
         return;
     note_change(job);
     const core::Resident *resident = occupancy_.cluster().find(job->job_id);
-    if (!resident || !resident->spb.shares())
+    if (!resident || !resident->spb.shares()) {
+        set_system_comment(job, ""); // it no longer waits
         return;
+    }
     announce_sharing(occupancy_, job->job_id);
     const std::vector<core::JobId> neighbours = occupancy_.neighbours_of(job->job_id);
     if (fresh)

@@ -140,10 +140,15 @@ int Decision::try_union()
         given.restore();
         return rc;
     }
+    accept_union();
+    return rc;
+}
+
+void Decision::accept_union()
+{
     accepted_ = {test_.job, {}, true};
     for (const auto &[node, gpus] : union_)
         accepted_.where.push_back({node, gpus});
-    return rc;
 }
 
 /// One question to cons_tres about this moment, without candidates for preemption.
@@ -176,6 +181,8 @@ int Decision::try_preempting()
         rc = SLURM_ERROR;
     if (rc != SLURM_SUCCESS)
         given.restore();
+    else
+        accept_union();
     return rc;
 }
 

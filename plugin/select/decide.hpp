@@ -30,6 +30,7 @@ class Decision {
     int try_now();
     int try_offer(const std::vector<core::NodeGpus> &where);
     int try_union();
+    void accept_union();
     int try_preempting();
     int try_later();
     int run_quietly(uint16_t mode);

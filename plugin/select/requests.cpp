@@ -34,11 +34,11 @@ std::int64_t seconds_of_minutes(uint32_t minutes)
     return minutes == NO_VAL || minutes == INFINITE ? 0 : static_cast<std::int64_t>(minutes) * 60;
 }
 
-/// The nodes among which Slurm lets the job choose. One with --nodelist naming all it needs has no other choice.
+/// The nodes among which Slurm lets the job choose; where --nodelist names enough, those.
 std::vector<bool> allowed_nodes(const JobTest &test)
 {
     bitstr_t *required = test.job->details ? test.job->details->req_node_bitmap : nullptr;
-    const bool fixed = required && bit_set_count(required) >= static_cast<int>(test.max_nodes ? test.max_nodes : 1);
+    const bool fixed = required && bit_set_count(required) >= static_cast<int>(std::max<uint32_t>(test.min_nodes, 1));
     std::vector<bool> allowed(static_cast<std::size_t>(node_record_count), false);
     for (int node : nodes_in(test.nodes))
         allowed[static_cast<std::size_t>(node)] = !fixed || bit_test(required, node);
