@@ -22,15 +22,19 @@ ok "$two's job reaches iteration 5 beside it" reached b 0 5
 is "on the same GPU" "$(job_gpus "$b" n1)" "$(job_gpus "$a" n1)"
 
 pid=$(toy_pid a 0)
-for fd in /proc/"$pid"/fd/*; do
-    case $(readlink "$fd") in /memfd:*) pages+=("$fd") ;; esac
+# The process closed the descriptors when it had mapped the pages: what is left of them is under map_files.
+pages=()
+for map in /proc/"$pid"/map_files/*; do
+    case $(readlink "$map") in *memfd:*) pages+=("$map") ;; esac
 done
 maps=$(grep -c 'memfd:' /proc/"$pid"/maps)
 ok "the process has its two pages mapped" test "$maps" -ge 2
 nok "$two cannot list $one's file descriptors" runuser -u "$two" -- ls "/proc/$pid/fd/"
-for fd in "${pages[@]}"; do
-    nok "$two cannot read $one's page" runuser -u "$two" -- head -c 1 "$fd"
-    nok "$two cannot write $one's page" runuser -u "$two" -- dd if=/dev/zero of="$fd" bs=1 count=1 conv=notrunc
+is "root finds both" "${#pages[@]}" 2
+for map in "${pages[@]}"; do
+    nok "$two cannot read $one's page" runuser -u "$two" -- head -c 1 "$map"
+    nok "$two cannot write $one's page" runuser -u "$two" -- dd if=/dev/zero of="$map" bs=1 count=1 conv=notrunc
+    nok "$one cannot reach its page by name either" runuser -u "$one" -- dd if=/dev/zero of="$map" bs=1 count=1 conv=notrunc
 done
 nok "$two cannot read $one's memory" runuser -u "$two" -- head -c 1 "/proc/$pid/mem"
 run_dir=$(agent_run_dir)/n1
@@ -38,11 +42,13 @@ nok "$one cannot read the records" runuser -u "$one" -- ls "$run_dir/jobs"
 nok "$one cannot read the tokens" runuser -u "$one" -- ls "$run_dir/tokens"
 nok "$one cannot remove the socket" runuser -u "$one" -- rm -f "$run_dir/socket"
 
-# Even the owner of a process cannot change what jigsawd told it, nor shrink what jigsawd reads.
-directive=
-for fd in "${pages[@]}"; do runuser -u "$one" -- dd if=/dev/zero of="$fd" bs=1 count=1 conv=notrunc 2>/dev/null || directive=$fd; done
-for fd in "${pages[@]}"; do nok "$one cannot truncate its own page" runuser -u "$one" -- truncate -s 0 "$fd"; done
-[ "${#pages[@]}" = 0 ] || ok "$one cannot write its own directive page" test -n "$directive"
+# Sealed: nobody, not even root, can shrink what jigsawd reads or write what it told the process.
+refused=0
+for map in "${pages[@]}"; do
+    nok "not even root can truncate a page" truncate -s 0 "$map"
+    dd if=/dev/zero of="$map" bs=1 count=1 seek=4095 conv=notrunc 2>/dev/null || refused=$((refused + 1))
+done
+is "one of the two, the directive page, refuses to be written" "$refused" 1
 
 # A user who stops his own process costs the other a moment, not his training.
 runuser -u "$one" -- kill -STOP "$pid"
