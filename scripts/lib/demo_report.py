@@ -219,6 +219,18 @@ def verdicts(report, runs):
     return checks
 
 
+def conditions(report):
+    """[(text, met)]: what the comparison assumes of the two jobs on this machine. Timing: shown, never an error."""
+    jobs = report["runs"]["exclusive"]["jobs"]
+    turns = [j["forward_ms"] + j["backward_ms"] for j in jobs]
+    ratios = [j["backward_ms"] / j["forward_ms"] for j in jobs]
+    apart = report["ends_apart_fraction"]
+    return [(f"full-depth iterations of {turns[0]:.0f} and {turns[1]:.0f} ms: at least 40 ms, within 1.3x",
+             min(turns) >= 40 and max(turns) <= 1.3 * min(turns)),
+            (f"backward {ratios[0]:.2f} and {ratios[1]:.2f} times forward: at least 1.7", min(ratios) >= 1.7),
+            (f"the jobs of a shared run end within {100 * apart:.1f} % of each other: at most 5 %", apart <= 0.05)]
+
+
 def quality(job):
     if "accuracy" in job:
         return f"{100 * job['accuracy']:.2f} % accuracy"
@@ -247,9 +259,12 @@ def main():
     facts = json.loads((folder / "facts.json").read_text())
     report, runs = build_report(folder, facts)
     checks = verdicts(report, runs)
+    report["conditions"] = [{"text": text, "met": met} for text, met in conditions(report)]
     report["checks"] = [{"text": text, "good": good} for text, good in checks]
     (folder / "report.json").write_text(json.dumps(report, indent=2) + "\n")
     print_table(report)
+    for condition in report["conditions"]:
+        print(f"  {'met ' if condition['met'] else 'off '} {condition['text']}")
     for text, good in checks:
         print(f"  {'ok  ' if good else 'FAIL'} {text}")
     return 0 if all(good for _, good in checks) else 1
