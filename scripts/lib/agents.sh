@@ -33,12 +33,13 @@ agent_configure() { mkdir -p "$(agent_run_dir)" && _agent_yaml "$1" >"$CLUSTER_D
 # Read AGENT_YAML again; returns when jigsawd said that it did.
 agent_reload() { # N
     local before
-    before=$(grep -c 'configuration' "$(agent_log "$1")")
+    before=$(_agent_reloads "$1")
     agent_configure "$1"
     agent_kill "$1" HUP
     wait_for 10 _agent_reloaded "$1" "$before"
 }
-_agent_reloaded() { [ "$(grep -c 'configuration' "$(agent_log "$1")")" -gt "$2" ]; }
+_agent_reloads() { grep -c 'configuration' "$(agent_log "$1")" || true; } # grep fails when it counts none
+_agent_reloaded() { [ "$(_agent_reloads "$1")" -gt "$2" ]; }
 agent_begin() { # N
     agent_configure "$1"
     JIGSAW_CLUSTER=$CLUSTER_DIR SLURM_CONF=$CLUSTER_DIR/etc/slurm.conf \
