@@ -26,7 +26,11 @@ std::uint64_t wall_ns()
 
 DirectorSettings director_settings(const config::Config &config)
 {
-    return {config.depth != "off", config.phases != "same", config.extra_iterations};
+    DirectorSettings settings;
+    settings.depth = config.depth != "off";
+    settings.complement_phases = config.phases != "same";
+    settings.extra_iterations = config.extra_iterations;
+    return settings;
 }
 
 char proc_state_of(const Process &process)

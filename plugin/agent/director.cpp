@@ -226,7 +226,7 @@ void Director::direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, st
     const plan::Directive before = state.wanted.generation >= agreed.generation ? state.wanted : agreed;
     const std::uint64_t began_ns = page::monotonic_ns();
     const plan::Directive next = decide(job, rivals, state, job.job->generation + 1);
-    state.not_before_ns = now_ns + kCostFactor * (page::monotonic_ns() - began_ns);
+    state.not_before_ns = now_ns + settings_.cost_factor * (page::monotonic_ns() - began_ns);
     if (!worth_publishing(state, before, next, group_changed, now_ns)) {
         state.rivals = rivals.size();
         return;

@@ -20,6 +20,7 @@ struct DirectorSettings {
     bool depth = true;              ///< false: never direct partial depth
     bool complement_phases = true;  ///< false: phase 0 for all (control runs)
     double extra_iterations = 1;    ///< q of core::depth_pays
+    std::uint64_t cost_factor = 50; ///< deciding may take 1/50 of the time; 0 (tests): any
 };
 
 /// A job with its processes on this node, as the director sees it.
@@ -33,7 +34,6 @@ class Director {
   public:
     static constexpr std::uint32_t kMaxWorld = 256;            ///< larger jobs run full depth
     static constexpr std::uint64_t kSettlePhaseNs = 1000000000; ///< another phase must look better for so long
-    static constexpr std::uint64_t kCostFactor = 50;           ///< deciding may take 1/50 of the time
     static constexpr std::size_t kSamples = 7;
 
     Director(const DirectorSettings &settings, Trace &trace) : settings_(settings), trace_(trace) {}

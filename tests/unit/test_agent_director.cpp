@@ -19,7 +19,7 @@ constexpr std::uint64_t kTenthNs = 100000000;
 struct Ground {
     Log log{Level::error, nullptr};
     Trace trace{log, 1000};
-    DirectorSettings settings;
+    DirectorSettings settings{true, true, 1, /*cost_factor=*/0}; // no real time in a test
     Director director{settings, trace};
     std::list<Job> jobs;
     std::list<FakeRank> ranks;
@@ -66,7 +66,6 @@ struct Ground {
     void look_for_seconds(int seconds)
     {
         for (int i = 0; i < 10 * seconds; ++i) {
-            usleep(1000); // the director spends a bounded share of real time
             look();
         }
     }
@@ -195,11 +194,11 @@ START_TEST(what_keeps_full_depth)
         const char *what;
         void (*change)(Ground &);
     } rows[] = {
-        {"depth: off", [](Ground &g) { g.director.set_settings({false, true, 1}); }},
+        {"depth: off", [](Ground &g) { g.director.set_settings({false, true, 1, 0}); }},
         {"mode full", [](Ground &g) { g.jobs.back().record.spb.mode = core::SpbMode::full; }},
         {"warm-up", [](Ground &g) { g.rank(12, 0).view.warmup_left = 100; g.move(12, 10); }},
         {"all workers at full depth", [](Ground &g) { g.rank(12, 0).view.min_full_workers = 2; g.move(12, 10); }},
-        {"partial depth does not pay", [](Ground &g) { g.director.set_settings({true, true, 5}); }},
+        {"partial depth does not pay", [](Ground &g) { g.director.set_settings({true, true, 5, 0}); }},
         {"other GPUs", [](Ground &g) { g.rank(12, 0).process.gpu = 2; g.rank(12, 1).process.gpu = 3; }},
         {"no measurements", [](Ground &g) { g.rank(12, 0).process.report_valid = false; g.rank(12, 0).process.report_retry_ns = UINT64_MAX; }},
     };
@@ -217,7 +216,7 @@ END_TEST
 START_TEST(control_run_with_the_same_phases)
 {
     Ground ground;
-    ground.director.set_settings({true, false, 1});
+    ground.director.set_settings({true, false, 1, 0});
     ground.add(11);
     ground.add(12);
     ground.look_for_seconds(2);
