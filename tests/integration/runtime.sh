@@ -56,7 +56,7 @@ toy() {
 }
 toy_at() { local at; at=$(cat "$CLUSTER_DIR/out/$1-at$2" 2>/dev/null); echo "${at:--1}"; }
 _reached() { [ "$(toy_at "$1" "$2")" -ge "$3" ] 2>/dev/null; }
-reached() { wait_for "${REACH_S:-30}" _reached "$@"; }
+reached() { wait_for "${REACH_S:-60}" _reached "$@"; }
 _command_of() { { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null; }
 # The training process of a rank, not its forked children.
 toy_pid() {
@@ -78,7 +78,7 @@ step_pid() { # slurmstepd of the training step of job JOB on node n1
     return 1
 }
 ended_well() { # JOB NAME
-    wait_for 60 job_over "$1" && job_is "$1" COMPLETED && [ "$(grep -c 'parameters are right' "$CLUSTER_DIR/out/$2.out")" = 2 ] && return 0
+    wait_for 180 job_over "$1" && job_is "$1" COMPLETED && [ "$(grep -c 'parameters are right' "$CLUSTER_DIR/out/$2.out")" = 2 ] && return 0
     say "job $1 ($2) is $(job_field "$1" JobState); its output:"
     tail -n 8 "$CLUSTER_DIR/out/$2.out" | sed 's/^/#   /' >&3
     return 1

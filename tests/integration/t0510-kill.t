@@ -56,6 +56,7 @@ cancel "$a"
 ok "no record of a is left" wait_for 20 records_gone "$a"
 
 say "slurmctld is killed and comes back"
+long=(--iterations 3000 --forward-us 1000 --backward-us 3000) # long enough for slurmctld to write its state
 start_pair
 touch "$CLUSTER_DIR/started" # slurmctld writes its state some seconds after a change: a job it never wrote down is lost
 wait_for 30 test "$CLUSTER_DIR/state/job_state" -nt "$CLUSTER_DIR/started"
@@ -66,6 +67,8 @@ cluster_begin ctld
 ok "the jobs are still on the same GPU" test "$(job_gpus "$a" n1)" = "$(job_gpus "$b" n1)"
 ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
+
+long=(--iterations 900 --forward-us 1000 --backward-us 3000)
 
 say "a rank is stopped, and goes on"
 start_pair
