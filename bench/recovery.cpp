@@ -93,11 +93,16 @@ int main(int argc, char **argv)
     const std::string programs = folder ? folder : ".";
     const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 20;
     try {
-        repeat("holder_killed_to_grant", rounds, true, [&] { return signal_to_grant_ms(programs, SIGKILL, "pause_us=0"); });
-        repeat("holder_with_child_killed_to_grant", rounds, false, [&] { return signal_to_grant_ms(programs, SIGKILL, "fork=1"); });
-        repeat("holder_stopped_to_grant", rounds, false, [&] { return signal_to_grant_ms(programs, SIGSTOP, "pause_us=0"); });
-        repeat("agent_killed_to_waiter_on", rounds, false, [&] { return agent_kill_to_go_on_ms(programs, SIGKILL); });
-        repeat("agent_ended_to_waiter_on", rounds, false, [&] { return agent_kill_to_go_on_ms(programs, SIGTERM); });
+        repeat("holder_killed_to_grant", rounds, true,
+               [&] { return signal_to_grant_ms(programs, SIGKILL, "pause_us=0"); });
+        repeat("holder_with_child_killed_to_grant", rounds, false,
+               [&] { return signal_to_grant_ms(programs, SIGKILL, "fork=1"); });
+        repeat("holder_stopped_to_grant", rounds, false,
+               [&] { return signal_to_grant_ms(programs, SIGSTOP, "pause_us=0"); });
+        repeat("agent_killed_to_waiter_on", rounds, false,
+               [&] { return agent_kill_to_go_on_ms(programs, SIGKILL); });
+        repeat("agent_ended_to_waiter_on", rounds, false,
+               [&] { return agent_kill_to_go_on_ms(programs, SIGTERM); });
     } catch (const std::exception &error) {
         std::fprintf(stderr, "recovery: %s\n", error.what());
         return 1;

@@ -61,7 +61,8 @@ Agent::Agent(const AgentSettings &settings, std::shared_ptr<const config::Config
     server_ = std::make_unique<Server>(
         loop_, log_, paths_.socket, [this](const Peer &peer, const wire::Message &m) { return handle(peer, m); },
         [this](std::uint64_t connection) { connection_closed(connection); });
-    log_.info("node " + settings_.node + ": " + std::to_string(registry_.jobs().size()) + " jobs, socket " + paths_.socket);
+    log_.info("node " + settings_.node + ": " + std::to_string(registry_.jobs().size()) + " jobs, socket " +
+              paths_.socket);
 }
 
 Agent::~Agent()
@@ -152,7 +153,8 @@ Arbiter &Agent::arbiter_of(int gpu)
 
 bool Agent::has_process(const JobKey &key) const
 {
-    return std::any_of(processes_.begin(), processes_.end(), [&](const auto &entry) { return entry.second->job == key; });
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [&](const auto &entry) { return entry.second->job == key; });
 }
 
 /// A process leaves: its turn is free at once, whatever else is still to be cleaned up.
@@ -173,7 +175,8 @@ void Agent::leave(std::uint64_t id, const char *why)
     loop_.forget(process.bell.get());
     if (Job *job = registry_.find(process.job)) {
         process.read_report(now);
-        job->held_ns += std::max(process.seat.held_ns, std::min(process.report.turn_ns, now - process.attached_ns));
+        job->held_ns +=
+            std::max(process.seat.held_ns, std::min(process.report.turn_ns, now - process.attached_ns));
     }
     log_.info("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
               std::to_string(process.pid) + " " + why);
@@ -193,7 +196,8 @@ void Agent::connection_closed(std::uint64_t connection)
 void Agent::watch_process(Process &process)
 {
     const std::uint64_t id = process.id;
-    loop_.watch(process.pidfd.get(), EPOLLIN, Loop::Priority::turn, [this, id](std::uint32_t) { leave(id, "died"); });
+    loop_.watch(process.pidfd.get(), EPOLLIN, Loop::Priority::turn,
+                [this, id](std::uint32_t) { leave(id, "died"); });
     loop_.watch(process.bell.get(), EPOLLIN, Loop::Priority::turn, [this, id](std::uint32_t) {
         const auto found = processes_.find(id);
         if (found == processes_.end())
@@ -224,9 +228,10 @@ void Agent::lease_outcome(Process &process, bool expired)
         marks.turns_since_expiry = 0;
         if (!marks.never_gives_back) {
             next_publish_ns_ = 0; // so that nobody is put beside it
-            log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
-                         std::to_string(process.pid) + " on GPU " + std::to_string(process.gpu) +
-                         " never gives turns back: its lease ended, the next one goes on; is jigsaw_end_compute() called?");
+            log_.warning(
+                "job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
+                std::to_string(process.pid) + " on GPU " + std::to_string(process.gpu) +
+                " never gives turns back: its lease ended, the next one goes on; is jigsaw_end_compute() called?");
         }
         marks.never_gives_back = true;
     } else if (++marks.turns_since_expiry >= kForgivenTurns) {
@@ -242,7 +247,8 @@ void Agent::rogue(Process &process)
     job->marks.computes_without_turn = true;
     next_publish_ns_ = 0;
     log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " pid " +
-                 std::to_string(process.pid) + " computes on GPU " + std::to_string(process.gpu) + " without a turn");
+                 std::to_string(process.pid) + " computes on GPU " + std::to_string(process.gpu) +
+                 " without a turn");
 }
 
 void Agent::check_memory(Process &process)
@@ -255,9 +261,9 @@ void Agent::check_memory(Process &process)
     if (claim == 0 || used <= claim)
         return;
     if (job->marks.memory_beyond_claim == 0)
-        log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) + " uses " +
-                     config::format_size(used) + " on GPU " + std::to_string(process.gpu) + ", it claimed " +
-                     config::format_size(claim) + ": submit it with a larger --spb-mem");
+        log_.warning("job " + std::to_string(process.job.first) + " rank " + std::to_string(process.rank) +
+                     " uses " + config::format_size(used) + " on GPU " + std::to_string(process.gpu) +
+                     ", it claimed " + config::format_size(claim) + ": submit it with a larger --spb-mem");
     if (job->marks.memory_beyond_claim == 0)
         next_publish_ns_ = 0;
     job->marks.memory_beyond_claim = std::max(job->marks.memory_beyond_claim, used);
@@ -323,7 +329,8 @@ void Agent::settle(std::uint64_t now_ns)
         for (const auto &[key, job] : registry_.jobs()) {
             const auto &seats = arbiter->seats();
             if (job.known_at_start && job.listed && job.has_gpu(gpu))
-                all_back = all_back && std::any_of(seats.begin(), seats.end(), [k = key](const Process *p) { return p->job == k; });
+                all_back = all_back && std::any_of(seats.begin(), seats.end(),
+                                                   [k = key](const Process *p) { return p->job == k; });
         }
         if (settled_ || all_back)
             arbiter->set_settled(true, now_ns);

@@ -66,7 +66,8 @@ class Agent {
     Reply handle(const Peer &peer, const wire::Message &message);
     Reply attach(const Peer &peer, const wire::Message &message);
     std::optional<Refusal> refuse_double(const AttachOrder &order, const Peer &peer);
-    Reply seat(const AttachOrder &order, const Peer &peer, Job &job, int gpu, UniqueFd pidfd, std::uint64_t start_ticks);
+    Reply seat(const AttachOrder &order, const Peer &peer, Job &job, int gpu, UniqueFd pidfd,
+               std::uint64_t start_ticks);
     void watch_process(Process &process);
     Reply registered(const wire::Message &message, bool listed);
     Reply set(const wire::Message &message);

@@ -15,9 +15,6 @@ namespace jigsaw::agent {
 
 namespace {
 
-constexpr std::uint64_t kSilenceNs = 400000000;  ///< processes take 500 ms without a heartbeat for silence
-constexpr std::uint64_t kForgiveNs = 2000000000; ///< and finish their turns
-
 bool runs(const Process &process)
 {
     return __atomic_load_n(&process.pages.report->state, __ATOMIC_SEQ_CST) == JIGSAW_STATE_RUNNING;
@@ -60,7 +57,8 @@ bool Arbiter::anybody_ready() const
 
 const Process *Arbiter::holder() const
 {
-    const auto found = std::find_if(seats_.begin(), seats_.end(), [](const Process *p) { return p->seat.counted; });
+    const auto found =
+        std::find_if(seats_.begin(), seats_.end(), [](const Process *p) { return p->seat.counted; });
     return found == seats_.end() ? nullptr : *found;
 }
 
@@ -299,7 +297,8 @@ bool Arbiter::idle_for_owed(std::uint64_t next_id, std::uint64_t now_ns) const
         return false;
     const double next_progress = queue_.progress(next_id);
     return std::any_of(seats_.begin(), seats_.end(), [&](const Process *p) {
-        return !p->seat.waiting && !p->seat.stopped && !p->seat.overrun && queue_.progress(p->id) + 1 <= next_progress;
+        return !p->seat.waiting && !p->seat.stopped && !p->seat.overrun &&
+               queue_.progress(p->id) + 1 <= next_progress;
     });
 }
 
@@ -343,80 +342,6 @@ void Arbiter::grant(Process &process, std::uint64_t now_ns)
     seat.granted = page::grant(process.pages);
     context_.trace.add(event_of(EventKind::grant, process, now_ns));
     context_.granted(process);
-}
-
-void Arbiter::tick(std::uint64_t now_ns)
-{
-    // A gap between ticks means that we were stopped: processes went on without us, and that is no fault of theirs.
-    if (now_ns - last_tick_ns_ > kSilenceNs)
-        silent_until_ns_ = now_ns + kForgiveNs;
-    last_tick_ns_ = now_ns;
-    for (Process *process : seats_) {
-        if (process->seat.stopped)
-            check_stopped(*process, now_ns);
-        check_rogue(*process, now_ns);
-    }
-    if (anybody_ready()) {
-        for (Process *process : seats_) {
-            if (process->seat.counted)
-                check_holder(*process, now_ns);
-        }
-    }
-    dispatch(now_ns);
-}
-
-void Arbiter::check_holder(Process &process, std::uint64_t now_ns)
-{
-    const std::uint64_t held_ns = now_ns - process.seat.since_ns;
-    if (held_ns >= lease_ns(process)) {
-        ++process.seat.leases_expired;
-        ++leases_expired_;
-        take_away(process, now_ns, "expired");
-        context_.lease_outcome(process, true);
-        return;
-    }
-    if (held_ns < kStateCheckNs)
-        return;
-    const char state = context_.proc_state(process);
-    if (state == 'T' || state == 't' || state == 'Z' || state == 'X') {
-        process.seat.stopped = true;
-        take_away(process, now_ns, "stopped");
-    }
-}
-
-/// A stopped process asks for nothing; when it goes on it may still run the turn that was taken away (overrun).
-void Arbiter::check_stopped(Process &process, std::uint64_t now_ns)
-{
-    const char state = context_.proc_state(process);
-    if (state == 'T' || state == 't' || state == 'Z' || state == 'X' || state == '?')
-        return;
-    process.seat.stopped = false;
-    if (process.seat.waiting && closed_)
-        queue_.want(process.id, now_ns);
-}
-
-void Arbiter::check_rogue(Process &process, std::uint64_t now_ns)
-{
-    Seat &seat = process.seat;
-    const bool strays = seat.unasked && now_ns > silent_until_ns_ && now_ns - seat.since_ns > kStateCheckNs;
-    seat.rogue_looks = strays ? seat.rogue_looks + 1 : 0;
-    if (seat.rogue_looks < kRogueLooks)
-        return;
-    seat.rogue = true;
-    seat.counted = seat.unasked = false;
-    context_.rogue(process);
-}
-
-std::uint64_t Arbiter::next_check_ns(std::uint64_t now_ns) const
-{
-    if (!closed_ || !anybody_ready())
-        return UINT64_MAX;
-    std::uint64_t next = idle_until_ns_ > now_ns ? idle_until_ns_ : UINT64_MAX;
-    for (const Process *process : seats_) {
-        if (process->seat.counted)
-            next = std::min({next, process->seat.since_ns + lease_ns(*process), now_ns + kStateCheckNs});
-    }
-    return next;
 }
 
 } // namespace jigsaw::agent

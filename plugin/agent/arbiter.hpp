@@ -36,7 +36,8 @@ struct ArbiterContext {
 
 class Arbiter {
   public:
-    static constexpr std::uint64_t kStateCheckNs = 20000000; ///< holders are looked at this often while others wait
+    static constexpr std::uint64_t kStateCheckNs =
+        20000000; ///< holders are looked at this often while others wait
     static constexpr unsigned kRogueLooks = 3;
 
     Arbiter(int gpu, const ArbiterSettings &settings, ArbiterContext &context);

@@ -59,10 +59,14 @@ std::optional<Refusal> parse_attach(AttachOrder *ret_order, const wire::Message 
     order.protocol = common_protocol(proto ? *proto : "");
     if (order.protocol == 0)
         return Refusal{"VERSION", "proto=" + (proto ? *proto : "") + ": this jigsawd speaks " +
-                                      std::to_string(wire::kProtocolMin) + "-" + std::to_string(wire::kProtocolMax)};
-    const NumberField fields[] = {{"job", 1, UINT32_MAX, 0, true},         {"restart", 0, UINT32_MAX, 0, false},
-                                  {"step", 0, UINT32_MAX, 0, false},       {"world", 1, kMaxWorld, 1, false},
-                                  {"rank", 0, kMaxWorld - 1, 0, false},    {"local_rank", 0, kMaxWorld - 1, 0, false},
+                                      std::to_string(wire::kProtocolMin) + "-" +
+                                      std::to_string(wire::kProtocolMax)};
+    const NumberField fields[] = {{"job", 1, UINT32_MAX, 0, true},
+                                  {"restart", 0, UINT32_MAX, 0, false},
+                                  {"step", 0, UINT32_MAX, 0, false},
+                                  {"world", 1, kMaxWorld, 1, false},
+                                  {"rank", 0, kMaxWorld - 1, 0, false},
+                                  {"local_rank", 0, kMaxWorld - 1, 0, false},
                                   {"generation", 0, UINT64_MAX / 2, 0, false}};
     std::uint64_t values[std::size(fields)] = {};
     std::optional<Refusal> refusal;
@@ -105,8 +109,10 @@ std::optional<Refusal> check_right(const AttachOrder &order, const Peer &peer, c
                                      "): is spank_jigsaw in plugstack.conf and PrologFlags=Alloc in slurm.conf?"};
     if (job->record.uid != peer.uid)
         return Refusal{"NOT_YOURS", "job " + name + " is not a job of uid " + std::to_string(peer.uid)};
-    if (job->record.token_sha256.empty() || !equal_secret(config::sha256_hex(order.token), job->record.token_sha256))
-        return Refusal{"BAD_TOKEN", "job " + name + ": the token is not the job's; JIGSAW_TOKEN is set by spank_jigsaw"};
+    if (job->record.token_sha256.empty() ||
+        !equal_secret(config::sha256_hex(order.token), job->record.token_sha256))
+        return Refusal{"BAD_TOKEN",
+                       "job " + name + ": the token is not the job's; JIGSAW_TOKEN is set by spank_jigsaw"};
     return std::nullopt;
 }
 

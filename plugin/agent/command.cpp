@@ -88,8 +88,9 @@ bool collect(std::string *ret_output, int fd, std::uint64_t deadline_ns, const s
 
 } // namespace
 
-CommandResult run_command(const std::vector<std::string> &arguments, const std::vector<std::string> &extra_environment,
-                          int timeout_ms, const std::atomic<bool> &stop)
+CommandResult run_command(const std::vector<std::string> &arguments,
+                          const std::vector<std::string> &extra_environment, int timeout_ms,
+                          const std::atomic<bool> &stop)
 {
     CommandResult result;
     int ends[2];

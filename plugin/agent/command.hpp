@@ -15,8 +15,9 @@ struct CommandResult {
 };
 /// Run a program without a shell; standard output and error are collected (up to 64 KiB). Ends it after timeout_ms, and
 /// soon after *stop becomes true.
-CommandResult run_command(const std::vector<std::string> &arguments, const std::vector<std::string> &extra_environment,
-                          int timeout_ms, const std::atomic<bool> &stop);
+CommandResult run_command(const std::vector<std::string> &arguments,
+                          const std::vector<std::string> &extra_environment, int timeout_ms,
+                          const std::atomic<bool> &stop);
 
 } // namespace jigsaw::agent
 #endif

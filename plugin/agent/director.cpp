@@ -69,7 +69,8 @@ std::uint32_t wanted_levels(const core::SpbRequest &request, std::uint32_t world
 
 template <class Values> typename Values::value_type middle(Values values)
 {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                     values.end());
     return values[values.size() / 2];
 }
 
@@ -168,7 +169,8 @@ plan::Directive Director::decide(const LocalJob &job, const std::vector<LocalJob
         }
         others.push_back(std::move(other));
     }
-    plan::Directive next = core::wanted_directive(job.job->record.spb, mine, others, report.min_full_workers, generation);
+    plan::Directive next =
+        core::wanted_directive(job.job->record.spb, mine, others, report.min_full_workers, generation);
     if (next.policy == plan::Policy::full)
         return full;
     if (settings_.extra_iterations > 1) {
@@ -274,7 +276,8 @@ void Director::write_page(Process &process, const std::vector<LocalJob> &jobs, b
 
 void Director::direct(std::vector<LocalJob> &jobs, std::uint64_t now_ns)
 {
-    std::sort(jobs.begin(), jobs.end(), [](const LocalJob &a, const LocalJob &b) { return a.job->older_than(*b.job); });
+    std::sort(jobs.begin(), jobs.end(),
+              [](const LocalJob &a, const LocalJob &b) { return a.job->older_than(*b.job); });
     for (LocalJob &job : jobs) {
         if (job.rank0() == nullptr)
             continue;

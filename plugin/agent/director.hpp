@@ -27,7 +27,10 @@ struct DirectorSettings {
 struct LocalJob {
     Job *job = nullptr;
     std::vector<Process *> processes; ///< by rank; of the job's newest step
-    Process *rank0() const { return !processes.empty() && processes.front()->rank == 0 ? processes.front() : nullptr; }
+    Process *rank0() const
+    {
+        return !processes.empty() && processes.front()->rank == 0 ? processes.front() : nullptr;
+    }
 };
 
 class Director {
@@ -62,8 +65,8 @@ class Director {
     void direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, std::uint64_t now_ns);
     plan::Directive decide(const LocalJob &job, const std::vector<LocalJob> &rivals, const State &state,
                            std::uint64_t generation) const;
-    bool worth_publishing(State &state, const plan::Directive &current, const plan::Directive &next, bool group_changed,
-                          std::uint64_t now_ns) const;
+    bool worth_publishing(State &state, const plan::Directive &current, const plan::Directive &next,
+                          bool group_changed, std::uint64_t now_ns) const;
     core::GroupJob group_job(const LocalJob &job, const plan::Directive &directive) const;
     const plan::Directive &current(const State &state, const LocalJob &job) const;
     void write_page(Process &process, const std::vector<LocalJob> &jobs, bool is_rank0);

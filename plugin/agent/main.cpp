@@ -48,7 +48,8 @@ UniqueFd take_lock(std::string *ret_why, const std::string &path)
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
         char owner[32] = {};
         const ssize_t got = read(fd.get(), owner, sizeof owner - 1);
-        *ret_why = "another jigsawd" + (got > 0 ? " (pid " + std::string(owner, std::strcspn(owner, "\n")) + ")" : "") +
+        *ret_why = "another jigsawd" +
+                   (got > 0 ? " (pid " + std::string(owner, std::strcspn(owner, "\n")) + ")" : "") +
                    " serves this node: it holds " + path;
         return UniqueFd();
     }
@@ -108,7 +109,8 @@ int serve(Agent &agent, const Options &options, Log &log, int signals)
             reload(agent, options, log);
             return;
         }
-        log.info(std::string(strsignal(static_cast<int>(info.ssi_signo))) + ": ends; processes go on without turns");
+        log.info(std::string(strsignal(static_cast<int>(info.ssi_signo))) +
+                 ": ends; processes go on without turns");
         going = false;
     });
     tell_systemd("READY=1");

@@ -91,7 +91,8 @@ Reply Agent::handle(const Peer &peer, const wire::Message &message)
             return set(message);
         return error_reply("BAD_VERB", verb + " is none of ATTACH REGISTER DRAIN SET STATUS TRACE METRICS PING");
     } catch (const std::exception &error) {
-        log_.client(message.verb + " of uid " + std::to_string(peer.uid) + ": " + error.what(), page::monotonic_ns());
+        log_.client(message.verb + " of uid " + std::to_string(peer.uid) + ": " + error.what(),
+                    page::monotonic_ns());
         return error_reply("SYSTEM", error.what());
     }
 }
@@ -168,11 +169,13 @@ std::optional<Refusal> Agent::refuse_double(const AttachOrder &order, const Peer
             return std::nullopt;
         }
         if (process->rank == order.rank)
-            return Refusal{"ALREADY", "rank " + std::to_string(order.rank) + " of job " + std::to_string(order.job.first) +
-                                          " is attached already: pid " + std::to_string(process->pid)};
+            return Refusal{"ALREADY", "rank " + std::to_string(order.rank) + " of job " +
+                                          std::to_string(order.job.first) + " is attached already: pid " +
+                                          std::to_string(process->pid)};
         if (process->world_size != order.world_size)
             return Refusal{"BAD_VALUE", "world=" + std::to_string(order.world_size) + ": rank " +
-                                            std::to_string(process->rank) + " said " + std::to_string(process->world_size)};
+                                            std::to_string(process->rank) + " said " +
+                                            std::to_string(process->world_size)};
     }
     return std::nullopt;
 }

@@ -37,7 +37,8 @@ std::string gpu_metrics(const Agent &agent)
     Family turns("jigsaw_gpu_turns_total", "counter", "Turns given back on the GPU.");
     Family held("jigsaw_gpu_turn_seconds_total", "counter", "Time in turns on the GPU.");
     Family expired("jigsaw_gpu_leases_expired_total", "counter", "Turns taken away because their lease ended.");
-    Family closed("jigsaw_gpu_gate_closed", "gauge", "1 while turns are given, 0 while the only process runs freely.");
+    Family closed("jigsaw_gpu_gate_closed", "gauge",
+                  "1 while turns are given, 0 while the only process runs freely.");
     Family processes("jigsaw_gpu_processes", "gauge", "Attached processes.");
     Family waiting("jigsaw_gpu_waiting", "gauge", "Processes that wait for a turn.");
     for (const auto &[gpu, arbiter] : agent.arbiters()) {
@@ -56,8 +57,10 @@ std::string job_metrics(const Agent &agent)
 {
     Family held("jigsaw_job_gpu_seconds_total", "counter", "GPU time that the job held on this node.");
     Family share("jigsaw_job_turn_share", "gauge", "Share of the turn time on the job's GPUs of this node.");
-    Family depth("jigsaw_job_depth_fraction", "gauge", "Mean depth fraction of the directive that the job follows.");
-    Family expired("jigsaw_job_leases_expired_total", "counter", "Turns of the job taken away because their lease ended.");
+    Family depth("jigsaw_job_depth_fraction", "gauge",
+                 "Mean depth fraction of the directive that the job follows.");
+    Family expired("jigsaw_job_leases_expired_total", "counter",
+                   "Turns of the job taken away because their lease ended.");
     Family bad("jigsaw_job_misbehaving", "gauge", "1 while the job is marked; `jigsaw status` says why.");
     Family memory("jigsaw_job_memory_peak_bytes", "gauge", "Largest GPU memory peak that its processes report.");
     for (const LocalJob &job : local_jobs(agent)) {
@@ -83,13 +86,15 @@ std::string metrics_text(const Agent &agent)
     info.sample("version=\"" + std::string(kVersion) + "\"", 1);
     Family connections("jigsaw_agent_connections", "gauge", "Open connections to jigsawd.");
     connections.sample("", static_cast<double>(agent.server().connection_count()));
-    Family updates("jigsaw_agent_controller_updates_total", "counter", "AdminComment updates that the controller took.");
+    Family updates("jigsaw_agent_controller_updates_total", "counter",
+                   "AdminComment updates that the controller took.");
     Family failures("jigsaw_agent_controller_failures_total", "counter", "Runs of scontrol that failed.");
     if (const Publisher *publisher = agent.publisher()) {
         updates.sample("", static_cast<double>(publisher->updates()));
         failures.sample("", static_cast<double>(publisher->failures()));
     }
-    return info.text() + connections.text() + updates.text() + failures.text() + gpu_metrics(agent) + job_metrics(agent);
+    return info.text() + connections.text() + updates.text() + failures.text() + gpu_metrics(agent) +
+           job_metrics(agent);
 }
 
 } // namespace jigsaw::agent

@@ -39,7 +39,8 @@ bool starts_field(const std::string &line)
         return true;
     if (i != 3)
         return false; // more of a text with line ends
-    while (i < line.size() && (std::isalnum(static_cast<unsigned char>(line[i])) || line[i] == ':' || line[i] == '/'))
+    while (i < line.size() &&
+           (std::isalnum(static_cast<unsigned char>(line[i])) || line[i] == ':' || line[i] == '/'))
         ++i;
     return i < line.size() && line[i] == '=';
 }
@@ -229,8 +230,8 @@ bool Publisher::ask_job(core::JobId job, const Settings &settings)
         return false;
     const std::string state = find_setting(shown.output, "JobState");
     const bool alive = shown.status == 0 && (state.rfind("RUNNING", 0) == 0 || state.rfind("SUSPENDED", 0) == 0 ||
-                                             state.rfind("COMPLETING", 0) == 0 || state.rfind("CONFIGURING", 0) == 0 ||
-                                             state.rfind("PENDING", 0) == 0);
+                                             state.rfind("COMPLETING", 0) == 0 ||
+                                             state.rfind("CONFIGURING", 0) == 0 || state.rfind("PENDING", 0) == 0);
     if (!alive) {
         const std::lock_guard<std::mutex> guard(mutex_);
         unknown_.insert(job);

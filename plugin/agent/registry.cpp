@@ -79,7 +79,8 @@ bool Job::has_gpu(int gpu) const
 
 bool Job::older_than(const Job &other) const
 {
-    return std::make_pair(record.start_s, record.job_id) < std::make_pair(other.record.start_s, other.record.job_id);
+    return std::make_pair(record.start_s, record.job_id) <
+           std::make_pair(other.record.start_s, other.record.job_id);
 }
 
 void make_folders(const config::NodePaths &paths)
@@ -98,7 +99,8 @@ Registry::Registry(Loop &loop, Log &log, const config::NodePaths &paths) : loop_
     inotify_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     if (!inotify_)
         fail("inotify_init1");
-    if (inotify_add_watch(inotify_.get(), paths.jobs.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM) < 0)
+    if (inotify_add_watch(inotify_.get(), paths.jobs.c_str(),
+                          IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM) < 0)
         fail("inotify_add_watch " + paths.jobs);
     loop_.watch(inotify_.get(), EPOLLIN, Loop::Priority::client, [this](std::uint32_t) { read_events(); });
 }

@@ -106,7 +106,8 @@ bool Server::admit(UniqueFd fd)
     connection.fd = std::move(fd);
     connection.deadline_ns = page::monotonic_ns() + kHandshakeNs;
     connections_.emplace(number, std::move(connection));
-    loop_.watch(raw, EPOLLIN | EPOLLRDHUP, Loop::Priority::client, [this, number](std::uint32_t) { serve(number); });
+    loop_.watch(raw, EPOLLIN | EPOLLRDHUP, Loop::Priority::client,
+                [this, number](std::uint32_t) { serve(number); });
     return true;
 }
 

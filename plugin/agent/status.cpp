@@ -41,7 +41,9 @@ void add_directive(Json &json, const std::string &key, const plan::Directive &di
         json.null(key);
         return;
     }
-    json.object(key).field("generation", directive.generation).field("policy", plan::policy_name(directive.policy));
+    json.object(key)
+        .field("generation", directive.generation)
+        .field("policy", plan::policy_name(directive.policy));
     json.field("phase", static_cast<std::int64_t>(directive.phase));
     json.field("direction", static_cast<std::int64_t>(directive.direction));
     json.field("levels", directive.levels).field("full_workers", directive.full_workers);
@@ -57,9 +59,13 @@ void add_process(Json &json, const Process &process, bool own)
     json.field("turn_s", seconds(process.seat.held_ns)).field("wait_s", seconds(process.seat.waited_ns));
     json.field("leases_expired", process.seat.leases_expired);
     if (process.report_valid && report.num_blocks > 0) {
-        json.field("iteration", report.iteration).field("depth", report.depth).field("num_blocks", report.num_blocks);
-        json.field("forward_ms", milliseconds(report.forward_ns)).field("backward_ms", milliseconds(report.backward_ns));
-        json.field("sync_ms", milliseconds(report.sync_ns)).field("iteration_ms", milliseconds(report.iteration_ns));
+        json.field("iteration", report.iteration)
+            .field("depth", report.depth)
+            .field("num_blocks", report.num_blocks);
+        json.field("forward_ms", milliseconds(report.forward_ns))
+            .field("backward_ms", milliseconds(report.backward_ns));
+        json.field("sync_ms", milliseconds(report.sync_ns))
+            .field("iteration_ms", milliseconds(report.iteration_ns));
         json.field("memory_bytes", report.memory_bytes).field("memory_peak_bytes", report.memory_peak_bytes);
         if (own) // only the job's user and root: it says something about the work itself
             json.field("loss", report.loss).field("progress", report.progress);
@@ -80,12 +86,15 @@ void add_job(Json &json, const Agent &agent, const LocalJob &local, std::uint32_
         json.field("masked", true).end();
         return;
     }
-    json.field("job_id", job.record.job_id).field("restart", job.record.restart_count).field("uid", job.record.uid);
+    json.field("job_id", job.record.job_id)
+        .field("restart", job.record.restart_count)
+        .field("uid", job.record.uid);
     json.field("options", config::format_request(job.record.spb)).field("start_s", job.record.start_s);
     json.field("weight", job.weight).field("attached", !local.processes.empty()).field("over", !job.listed);
     json.field("rank0_here", local.rank0() != nullptr);
     add_directive(json, "wanted", agent.director().wanted(job.key()));
-    add_directive(json, "agreed", local.processes.empty() ? plan::Directive{} : local.processes.front()->report.agreed);
+    add_directive(json, "agreed",
+                  local.processes.empty() ? plan::Directive{} : local.processes.front()->report.agreed);
     json.field("depth_fraction", Director::depth_fraction(local));
     json.field("turn_share", turn_share(agent, local)).field("gpu_seconds", seconds(held_ns(local)));
     json.field("leases_expired", job.marks.leases_expired);
@@ -121,7 +130,9 @@ void add_gpu(Json &json, const Agent &agent, int gpu, const Arbiter *arbiter, st
     }
     json.object("holder");
     if (agent.may_see(uid, holder->uid))
-        json.field("job_id", holder->job.first).field("rank", holder->rank).field("pid", static_cast<std::int64_t>(holder->pid));
+        json.field("job_id", holder->job.first)
+            .field("rank", holder->rank)
+            .field("pid", static_cast<std::int64_t>(holder->pid));
     json.field("held_ms", milliseconds(page::monotonic_ns() - holder->seat.since_ns));
     json.field("lease_ms", milliseconds(arbiter->lease_ns(*holder))).end().end();
 }
@@ -179,7 +190,10 @@ std::string status_json(const Agent &agent, std::uint32_t uid)
 {
     const config::Config &config = agent.configuration();
     Json json;
-    json.object().field("node", agent.node()).field("version", kVersion).field("agent_start", agent.start_number());
+    json.object()
+        .field("node", agent.node())
+        .field("version", kVersion)
+        .field("agent_start", agent.start_number());
     json.field("now_ns", page::monotonic_ns());
     json.field("turns", config.turns).field("depth", config.depth).field("phases", config.phases);
     json.field("masked", uid != 0 && !agent.may_see(uid, uid + 1));
@@ -218,7 +232,9 @@ std::string comment_segment(const LocalJob &job)
     const Job &record = *job.job;
     const Process *rank0 = job.rank0();
     Json json;
-    json.object().field("spb", config::format_request(record.record.spb)).field("attached", !job.processes.empty());
+    json.object()
+        .field("spb", config::format_request(record.record.spb))
+        .field("attached", !job.processes.empty());
     json.field("gpu_s", std::round(10 * seconds(held_ns(job))) / 10);
     if (rank0 != nullptr && rank0->report_valid) {
         const page::ReportView &report = rank0->report;

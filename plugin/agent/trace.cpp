@@ -15,14 +15,15 @@ namespace jigsaw::agent {
 
 namespace {
 
-constexpr std::size_t kUnwrittenLimit = 65536;
+constexpr std::size_t kUnwrittenLimit = 1000; ///< events
 
 } // namespace
 
 const char *event_name(EventKind kind)
 {
-    static constexpr const char *kNames[] = {"start",   "open",  "close", "run",       "want",   "cancel",   "grant",
-                                             "release", "lease", "dead",  "directive", "agreed", "iteration"};
+    static constexpr const char *kNames[] = {"start",     "open",   "close",    "run",   "want",
+                                             "cancel",    "grant",  "release",  "lease", "dead",
+                                             "directive", "agreed", "iteration"};
     return kNames[static_cast<int>(kind)];
 }
 
@@ -96,21 +97,25 @@ void Trace::set_file(const std::string &path)
         log_.error("trace_file " + path + ": " + std::strerror(errno) + "; the turn log is kept in memory only");
 }
 
+/// Whole lines in one write, so that what a killed jigsawd leaves in the file ends with a line.
 void Trace::flush()
 {
-    if (file_ && !unwritten_.empty() &&
-        write(file_.get(), unwritten_.data(), unwritten_.size()) != static_cast<ssize_t>(unwritten_.size())) {
-        log_.error("trace_file " + file_path_ + ": " + std::strerror(errno) + "; no more is written to it");
-        file_.reset();
-    }
+    std::string text;
+    for (const Event &event : unwritten_)
+        text += format_event(event) + "\n";
     unwritten_.clear();
+    if (!file_ || text.empty() ||
+        write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()))
+        return;
+    log_.error("trace_file " + file_path_ + ": " + std::strerror(errno) + "; no more is written to it");
+    file_.reset();
 }
 
 void Trace::add(Event event)
 {
     event.ns = last_ns_ = std::max(last_ns_, event.ns);
     if (file_) {
-        unwritten_ += format_event(event) + "\n";
+        unwritten_.push_back(event);
         if (unwritten_.size() >= kUnwrittenLimit)
             flush();
     }

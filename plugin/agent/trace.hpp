@@ -75,7 +75,7 @@ class Trace {
     std::uint64_t added_ = 0; ///< event n stands at n % capacity_
     UniqueFd file_;
     std::string file_path_;
-    std::string unwritten_; ///< whole lines: what a killed jigsawd leaves in the file ends with a line
+    std::vector<Event> unwritten_; ///< made text by flush(): nothing of that between a turn's end and the next
 };
 
 /// One line, without its line end.

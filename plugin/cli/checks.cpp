@@ -16,7 +16,8 @@ namespace jigsaw::cli {
 
 bool has_failed(const Findings &findings)
 {
-    return std::any_of(findings.begin(), findings.end(), [](const Finding &f) { return f.result == Result::fail; });
+    return std::any_of(findings.begin(), findings.end(),
+                       [](const Finding &f) { return f.result == Result::fail; });
 }
 
 std::string config_value(const std::string &show_config, const std::string &key)
@@ -57,11 +58,14 @@ Finding check_select(const std::string &type)
 
 Finding check_parameters(const std::string &parameters)
 {
-    for (const char *known : {"CR_CORE", "CR_CORE_MEMORY", "CR_CPU", "CR_CPU_MEMORY", "CR_SOCKET", "CR_SOCKET_MEMORY"}) {
+    for (const char *known :
+         {"CR_CORE", "CR_CORE_MEMORY", "CR_CPU", "CR_CPU_MEMORY", "CR_SOCKET", "CR_SOCKET_MEMORY"}) {
         if (has_word(parameters, known))
             return {Result::ok, "slurm", "SelectTypeParameters=" + parameters, ""};
     }
-    return {Result::warn, "slurm", "SelectTypeParameters=" + (parameters.empty() ? "(none)" : parameters) + ": whole nodes are allocated, so jobs seldom meet",
+    return {Result::warn, "slurm",
+            "SelectTypeParameters=" + (parameters.empty() ? "(none)" : parameters) +
+                ": whole nodes are allocated, so jobs seldom meet",
             "SelectTypeParameters=CR_Core_Memory (or CR_Core) in slurm.conf"};
 }
 
@@ -69,8 +73,9 @@ Finding check_prolog(const std::string &flags)
 {
     if (has_word(flags, "Alloc"))
         return {Result::ok, "slurm", "PrologFlags=" + flags, ""};
-    return {Result::fail, "slurm", "PrologFlags=" + (flags.empty() ? "(none)" : flags) +
-                                       ": only the batch node's prolog would see a job's options, so nothing is shared",
+    return {Result::fail, "slurm",
+            "PrologFlags=" + (flags.empty() ? "(none)" : flags) +
+                ": only the batch node's prolog would see a job's options, so nothing is shared",
             "PrologFlags=Alloc in slurm.conf"};
 }
 

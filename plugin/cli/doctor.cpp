@@ -29,7 +29,8 @@ namespace jigsaw::cli {
 
 const char *const kDoctorUsage =
     "usage: jigsaw doctor [--json] [--scontrol PROGRAM] [--config FILE] [--run-dir DIR] [--node NAME]\n"
-    "Checks this machine's part of an installation: OK, WARN or FAIL, and what to change. Exit status 1 on FAIL.\n";
+    "Checks this machine's part of an installation: OK, WARN or FAIL, and what to change. Exit status 1 on "
+    "FAIL.\n";
 
 namespace {
 
@@ -41,9 +42,11 @@ Findings check_slurm(const std::string &scontrol, const std::string &slurm_conf)
     std::vector<std::string> environment;
     if (!slurm_conf.empty())
         environment.push_back("SLURM_CONF=" + slurm_conf);
-    const agent::CommandResult shown = agent::run_command({scontrol, "show", "config"}, environment, kScontrolMs, never);
+    const agent::CommandResult shown =
+        agent::run_command({scontrol, "show", "config"}, environment, kScontrolMs, never);
     if (shown.status != 0)
-        return {{Result::fail, "slurm", "`" + scontrol + " show config` fails: " + shown.output.substr(0, shown.output.find('\n')),
+        return {{Result::fail, "slurm",
+                 "`" + scontrol + " show config` fails: " + shown.output.substr(0, shown.output.find('\n')),
                  "start slurmctld, or run this where Slurm's commands work"}};
     return check_slurm_config(shown.output);
 }
@@ -56,7 +59,8 @@ Findings check_configuration(const Where &where, std::shared_ptr<const config::C
         return {{Result::fail, "configuration", why, "correct it; jigsaw.yaml(5) has the keys"}};
     Findings findings = {{Result::ok, "configuration", where.config + " can be read", ""}};
     if ((*ret_config)->gpu_memory.empty())
-        findings.push_back({Result::warn, "configuration", "gpu_memory is empty: GPU memory is not checked before jobs share",
+        findings.push_back({Result::warn, "configuration",
+                            "gpu_memory is empty: GPU memory is not checked before jobs share",
                             "give the bytes of each GPU type in " + where.config});
     return findings;
 }
@@ -80,8 +84,10 @@ Findings check_agent(const Endpoint &endpoint, const std::string &run_dir)
 {
     std::string version, why;
     if (!fetch_version(&version, &why, endpoint))
-        return {{Result::fail, "jigsawd", "node " + endpoint.node + ": " + why, "systemctl restart jigsawd; its log says more"}};
-    Findings findings = {{Result::ok, "jigsawd", "node " + endpoint.node + ": version " + version + " answers", ""}};
+        return {{Result::fail, "jigsawd", "node " + endpoint.node + ": " + why,
+                 "systemctl restart jigsawd; its log says more"}};
+    Findings findings = {
+        {Result::ok, "jigsawd", "node " + endpoint.node + ": version " + version + " answers", ""}};
     if (version != kVersion)
         findings.push_back({Result::warn, "versions", "jigsawd is " + version + ", this command is " + kVersion,
                             "install the same version of both and restart jigsawd"});
@@ -115,13 +121,16 @@ Findings check_kernel()
     Findings findings;
     const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
     const int memfd = memfd_create("jigsaw-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    const bool seals = memfd >= 0 && fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+    const bool seals =
+        memfd >= 0 && fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW) == 0;
     if (pidfd >= 0 && seals)
         findings.push_back({Result::ok, "kernel", "pidfd and sealed memfd work", ""});
     if (pidfd < 0)
-        findings.push_back({Result::fail, "kernel", std::string("pidfd_open: ") + std::strerror(errno), "Linux 5.3 or newer is needed"});
+        findings.push_back({Result::fail, "kernel", std::string("pidfd_open: ") + std::strerror(errno),
+                            "Linux 5.3 or newer is needed"});
     if (!seals)
-        findings.push_back({Result::fail, "kernel", "memfd with F_SEAL_FUTURE_WRITE does not work", "Linux 5.1 or newer is needed"});
+        findings.push_back({Result::fail, "kernel", "memfd with F_SEAL_FUTURE_WRITE does not work",
+                            "Linux 5.1 or newer is needed"});
     close(pidfd);
     close(memfd);
     return findings;
@@ -131,7 +140,8 @@ void print(const Findings &findings)
 {
     static constexpr const char *kWords[] = {"OK  ", "WARN", "FAIL"};
     for (const Finding &finding : findings) {
-        std::printf("%s  %s: %s\n", kWords[static_cast<int>(finding.result)], finding.subject.c_str(), finding.text.c_str());
+        std::printf("%s  %s: %s\n", kWords[static_cast<int>(finding.result)], finding.subject.c_str(),
+                    finding.text.c_str());
         if (!finding.remedy.empty())
             std::printf("      -> %s\n", finding.remedy.c_str());
     }
@@ -162,8 +172,8 @@ int run_doctor(const Arguments &arguments)
     Findings findings = check_configuration(where, &config);
     if (scontrol.empty())
         scontrol = config ? config->scontrol : "scontrol";
-    for (const Findings &more : {check_slurm(scontrol, config ? config->slurm_conf : ""), check_agents(where, config.get()),
-                                 check_kernel()})
+    for (const Findings &more : {check_slurm(scontrol, config ? config->slurm_conf : ""),
+                                 check_agents(where, config.get()), check_kernel()})
         findings.insert(findings.end(), more.begin(), more.end());
     json ? print_json(findings) : print(findings);
     return has_failed(findings) ? kFailed : kOk;

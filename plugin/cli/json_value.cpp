@@ -83,8 +83,8 @@ class Parser {
         take('{');
         for (bool first = true; !take('}'); first = false) {
             std::string key;
-            if ((!first && !take(',')) || (skip(), at_ >= text_.size()) || text_[at_] != '"' || !string(&key) || !take(':') ||
-                !parse(&value->members[key], depth + 1))
+            if ((!first && !take(',')) || (skip(), at_ >= text_.size()) || text_[at_] != '"' || !string(&key) ||
+                !take(':') || !parse(&value->members[key], depth + 1))
                 return false;
         }
         return true;

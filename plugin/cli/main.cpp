@@ -86,7 +86,8 @@ int main(int argc, char **argv)
         exec_other(name, argv + 1);
     const bool missing = !is_command_name(name) || errno == ENOENT;
     complain("'" + name + "' is no command" +
-             (missing ? ", and no program jigsaw-" + name + " was found" : ": jigsaw-" + name + ": " + std::strerror(errno)) +
+             (missing ? ", and no program jigsaw-" + name + " was found"
+                      : ": jigsaw-" + name + ": " + std::strerror(errno)) +
              "; `jigsaw help` has the list");
     return kUsageError;
 }

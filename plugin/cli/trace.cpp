@@ -50,7 +50,8 @@ bool write_all(std::string *ret_why, const std::string &path, const std::string 
         return true;
     }
     const File file(std::fopen(path.c_str(), "we"));
-    if (file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() && std::fflush(file.get()) == 0)
+    if (file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
+        std::fflush(file.get()) == 0)
         return true;
     *ret_why = path + ": " + std::strerror(errno);
     return false;
@@ -74,7 +75,11 @@ int run_trace(const Arguments &arguments)
     double last_s = 0;
     int status = kOk;
     OptionReader reader(arguments, kTraceUsage);
-    reader.where(&where).flag("--raw", &raw).value("--output", &output).value("--last", &last).value("--from", &from);
+    reader.where(&where)
+        .flag("--raw", &raw)
+        .value("--output", &output)
+        .value("--last", &last)
+        .value("--from", &from);
     if (!reader.read(&status))
         return status;
     if (!last.empty() && !parse_positive(&last_s, last)) {

@@ -22,7 +22,8 @@ std::string depth_text(const JsonValue &event)
 /// The viewer's own colour names; the same depth, the same colour.
 const char *colour(const JsonValue &event)
 {
-    static constexpr const char *kColours[] = {"rail_idle", "rail_animation", "rail_response", "good", "thread_state_running"};
+    static constexpr const char *kColours[] = {"rail_idle", "rail_animation", "rail_response", "good",
+                                               "thread_state_running"};
     const double blocks = event["num_blocks"].number_or(1);
     const double fraction = blocks > 0 ? event["depth"].number_or(blocks) / blocks : 1;
     return kColours[static_cast<int>(4 * (fraction < 0 ? 0 : fraction > 1 ? 1 : fraction))];
@@ -66,9 +67,12 @@ void TraceEvents::end_turn(const JsonValue &event)
     agent::Json json;
     json.object().field("name", "job " + start["job"].text + " rank " + start["rank"].text + depth_text(told));
     json.field("cat", "turn").field("ph", "X").field("cname", colour(told)).field("pid", node_);
-    json.field("tid", event["gpu"].integer()).field("ts", microseconds(start)).field("dur", microseconds(event) - microseconds(start));
+    json.field("tid", event["gpu"].integer())
+        .field("ts", microseconds(start))
+        .field("dur", microseconds(event) - microseconds(start));
     json.object("args").field("end", event["event"].text);
-    for (const char *key : {"job", "rank", "process", "number", "iteration", "depth", "num_blocks", "generation", "phase"})
+    for (const char *key :
+         {"job", "rank", "process", "number", "iteration", "depth", "num_blocks", "generation", "phase"})
         add_argument(json, told, key);
     append(json.end().end().text());
 }
@@ -77,7 +81,11 @@ void TraceEvents::instant(const JsonValue &event)
 {
     agent::Json json;
     json.object().field("name", event["event"].text + " job " + event["job"].text + " rank " + event["rank"].text);
-    json.field("cat", "event").field("ph", "i").field("s", "t").field("pid", node_).field("tid", event["gpu"].integer());
+    json.field("cat", "event")
+        .field("ph", "i")
+        .field("s", "t")
+        .field("pid", node_)
+        .field("tid", event["gpu"].integer());
     json.field("ts", microseconds(event)).object("args").field("why", event["why"].string_or(""));
     for (const char *key : {"job", "rank", "generation", "phase", "iteration"})
         add_argument(json, event, key);

@@ -40,7 +40,8 @@ class AgentInProcess {
     void start()
     {
         agent.reset();
-        agent = std::make_unique<agent::Agent>(agent::AgentSettings{"t1", dir}, std::make_shared<config::Config>(config), log);
+        agent = std::make_unique<agent::Agent>(agent::AgentSettings{"t1", dir},
+                                               std::make_shared<config::Config>(config), log);
     }
     std::string record_path(core::JobId job, std::uint32_t restart = 0) const
     {
@@ -81,7 +82,8 @@ class AgentInProcess {
         return socket;
     }
     /// Say it on `socket`, run the agent until it answered. Verb "" when it hung up or said nothing in many steps.
-    wire::Message say(const UniqueFd &socket, const wire::Message &message, std::vector<UniqueFd> *ret_fds = nullptr)
+    wire::Message say(const UniqueFd &socket, const wire::Message &message,
+                      std::vector<UniqueFd> *ret_fds = nullptr)
     {
         std::string why;
         wire::send_message(&why, socket.get(), message, {}, 0);
@@ -112,7 +114,8 @@ class AgentInProcess {
     }
     static wire::Message attach_message(core::JobId job)
     {
-        return {"ATTACH", {{"proto", "1-1"}, {"job", std::to_string(job)}, {"token", "token" + std::to_string(job)}}};
+        return {"ATTACH",
+                {{"proto", "1-1"}, {"job", std::to_string(job)}, {"token", "token" + std::to_string(job)}}};
     }
 
     std::string dir;

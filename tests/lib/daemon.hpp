@@ -171,10 +171,10 @@ class Daemon {
     }
     void start()
     {
-        agent_ = std::make_unique<Child>(
-            std::vector<std::string>{programs_ + "/plugin/agent/jigsawd", "--config", dir_ + "/jigsaw.yaml", "--node",
-                                     "t1", "--run-dir", dir_ + "/run"},
-            log_path());
+        agent_ = std::make_unique<Child>(std::vector<std::string>{programs_ + "/plugin/agent/jigsawd", "--config",
+                                                                  dir_ + "/jigsaw.yaml", "--node", "t1",
+                                                                  "--run-dir", dir_ + "/run"},
+                                         log_path());
         if (!eventually([this] { return answers(); }))
             throw std::runtime_error("jigsawd does not answer: " + log());
     }
@@ -224,10 +224,11 @@ class Daemon {
         return request;
     }
     static std::string token(core::JobId job) { return std::string(56, 'a') + std::to_string(10000000 + job); }
-    std::unique_ptr<Child> rank(core::JobId job, std::vector<std::string> more, const std::string &given_token = "") const
+    std::unique_ptr<Child> rank(core::JobId job, std::vector<std::string> more,
+                                const std::string &given_token = "") const
     {
-        std::vector<std::string> arguments = {programs_ + "/tests/lib/gate_client", paths().socket, std::to_string(job),
-                                              given_token.empty() ? token(job) : given_token};
+        std::vector<std::string> arguments = {programs_ + "/tests/lib/gate_client", paths().socket,
+                                              std::to_string(job), given_token.empty() ? token(job) : given_token};
         arguments.insert(arguments.end(), more.begin(), more.end());
         return std::make_unique<Child>(arguments, dir_ + "/clients.log");
     }

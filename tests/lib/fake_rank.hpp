@@ -27,7 +27,10 @@ struct FakeRank {
         own = page::map_pages(process.pages.directive_fd.get(), process.pages.report_fd.get());
     }
 
-    void state(jigsaw_state value) { __atomic_store_n(&own.report->state, static_cast<std::uint32_t>(value), __ATOMIC_SEQ_CST); }
+    void state(jigsaw_state value)
+    {
+        __atomic_store_n(&own.report->state, static_cast<std::uint32_t>(value), __ATOMIC_SEQ_CST);
+    }
     void ring()
     {
         const std::uint64_t one = 1;
