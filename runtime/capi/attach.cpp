@@ -62,7 +62,17 @@ void Session::attach_agent()
         settings_.log("jigsaw: no turns: " + why + "; training goes on ungated");
         return;
     }
-    if (!settings_.threads && !gate_.cores().empty() && !bind_process(gate_.cores(), &why))
+    bind_to_gpu();
+}
+
+/// Once, also when jigsawd came later than this process.
+void Session::bind_to_gpu()
+{
+    if (bound_ || settings_.threads || !gate_.attached() || gate_.cores().empty())
+        return;
+    bound_ = true;
+    std::string why;
+    if (!bind_process(gate_.cores(), &why))
         settings_.log("jigsaw: cannot bind to the cores of GPU " + std::to_string(gate_.gpu_index()) + ": " + why);
 }
 

@@ -38,6 +38,7 @@ jigsaw_iteration_t Session::begin_iteration()
     if (left_)
         refuse("jigsaw_begin_iteration: all ranks left after iteration " + std::to_string(next_ - 1));
     turns_->take();
+    bind_to_gpu();
     plan_ = agreement_->plan(next_);
     gradients_->begin(plan_);
     ready_ = 0;

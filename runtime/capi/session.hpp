@@ -69,6 +69,7 @@ class Session {
     using Clock = std::chrono::steady_clock;
     enum class State { attached, open, ended, broken };
     void attach_agent();
+    void bind_to_gpu();
     void expect(State wanted, const char *call) const;
     [[noreturn]] void refuse(const std::string &text) const;
     std::uint64_t ready_mask_of_depth() const;
@@ -96,7 +97,7 @@ class Session {
     plan::IterationPlan plan_;         ///< of the open iteration
     std::uint64_t ready_ = 0;          ///< bit b: block_ready(b) was called
     bool exchanged_ = false;           ///< the exchange of the ended iteration is finished
-    bool leaving_ = false, left_ = false;
+    bool leaving_ = false, left_ = false, bound_ = false;
 
     page::ReportView report_;
     double lr_over_peak_;

@@ -12,7 +12,7 @@ Options digits_defaults()
     options.data = JIGSAW_DIGITS_FILE;
     options.iterations = 300;
     options.batch = 32;
-    options.width = 48;
+    options.width = 64;
     options.lr = 0.05;
     return options;
 }

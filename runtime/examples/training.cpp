@@ -25,12 +25,12 @@ namespace {
 /// A GPU stands for one core here, so a rank computes on one thread.
 void use_one_thread()
 {
-    at::set_num_threads(1); // OpenMP's number is a thread's own
-    static std::once_flag once;
-    std::call_once(once, [] {
-        if (void *set = dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))
-            reinterpret_cast<void (*)(int)>(set)(1);
-    });
+    // OpenMP's number is a thread's own; LibTorch 1.13 aborts when two threads set it at once.
+    static std::mutex mutex;
+    const std::lock_guard<std::mutex> lock(mutex);
+    at::set_num_threads(1);
+    if (void *set = dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))
+        reinterpret_cast<void (*)(int)>(set)(1);
 }
 
 /// Ranks may be threads, and LibTorch's default generator is one for all of them.

@@ -2,6 +2,7 @@
 #include "runtime/torch/flat_blocks.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
 
@@ -54,6 +55,8 @@ void FlatBlocks::make_buffer(std::uint32_t index)
     }
     const at::Tensor buffer = at::zeros({elements}, first->tensor.options().requires_grad(false));
     std::int64_t offset = 0;
+    // Below autograd, so that it does not know them as views: zero_grad() detaches in place, which a view refuses.
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (auto it = first; it != parameters_.end(); ++it) {
         it->view = buffer.narrow(0, offset, it->tensor.numel()).view(it->tensor.sizes());
         offset += it->tensor.numel();

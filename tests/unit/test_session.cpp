@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <mutex>
+#include <future>
 #include <thread>
 #include <unistd.h>
 
@@ -387,8 +387,7 @@ START_TEST(a_wake_callback_ends_the_wait_and_the_wait_goes_on)
     struct Wake {
         int calls = 0, refusals = 0;
     };
-    std::mutex late; // rank 1 answers only after rank 0 was interrupted
-    late.lock();
+    std::promise<void> interrupted; // rank 1 answers only after rank 0 was interrupted
     assert_all_well(run(
         2,
         [](Rank &rank) {
@@ -397,14 +396,13 @@ START_TEST(a_wake_callback_ends_the_wait_and_the_wait_goes_on)
         },
         [&](Rank &rank) {
             if (rank.rank == 1) {
-                late.lock();
+                interrupted.get_future().wait();
                 rank.iterate();
-                late.unlock();
             } else {
                 rank.compute();
                 rank.session->end_compute();
                 ck_assert_int_eq(code_of([&] { rank.session->sync(kPatience); }, "again"), JIGSAW_INTERRUPTED);
-                late.unlock();
+                interrupted.set_value();
                 for (bool done = false; !done;)
                     done = code_of([&] { rank.session->sync(kPatience); }, "again") == JIGSAW_SUCCESS;
             }
