@@ -64,6 +64,7 @@ class Child {
         pid_ = fork();
         if (pid_ == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            setpgid(0, 0); // what it forks goes with it: ~Child
             dup2(writer.get(), STDOUT_FILENO);
             const int err = open(stderr_path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
             dup2(err, STDERR_FILENO);
@@ -77,8 +78,10 @@ class Child {
     }
     ~Child()
     {
-        if (!waited_)
+        if (!waited_) {
             kill(SIGKILL);
+            ::kill(-pid_, SIGKILL);
+        }
         wait();
     }
     Child(const Child &) = delete;
