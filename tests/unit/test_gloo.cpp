@@ -9,8 +9,10 @@
 
 #include <cstring>
 
-/// libgloo is not built with the thread sanitizer: the reference counts that keep a buffer alive while its connection's
-/// thread wakes it are not seen. Races on the buffers' bytes are.
+/// libgloo is not built with the thread sanitizer, which therefore does not see the reference counts that keep a buffer
+/// alive while its connection's thread uses it. In the normal course of things a mutex orders both as well, and a race on
+/// a buffer's bytes is found; where requests are cancelled nothing else does, so those tests are left to the address
+/// sanitizer, which watches what Gloo receives into.
 extern "C" __attribute__((visibility("default"))) const char *__tsan_default_suppressions();
 extern "C" const char *__tsan_default_suppressions()
 {
@@ -25,6 +27,11 @@ using namespace jigsaw::tests;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
 constexpr auto kLong = 60s;
 constexpr std::uint64_t kTag = sequence_tag(TagKind::test, 7);
 
@@ -333,8 +340,8 @@ int main()
     Suite *suite = suite_create("gloo");
     add_case(suite, "messages", {messages_keep_order_and_tags, operations_work, a_wait_that_ends_early_loses_nothing,
                                  gradients_equal_the_serial_sum, a_flipped_depth_is_an_error_on_all_ranks});
-    add_case(suite, "ends",
-             {a_killed_rank_is_named_by_all, a_rank_killed_in_the_sync_is_named_with_the_iteration,
+    if (!kThreadSanitizer)
+        add_case(suite, "ends", {a_killed_rank_is_named_by_all, a_rank_killed_in_the_sync_is_named_with_the_iteration,
               children_of_a_killed_rank_do_not_hide_its_death, a_child_may_end_like_any_program,
               an_abort_reaches_all_with_its_reason, a_clean_end_disturbs_nobody,
               the_last_message_of_a_rank_that_leaves_arrives});
