@@ -74,7 +74,7 @@ class GlooRequest final : public Request {
         verdict_.check();
         try {
             is_send_ ? buffer_->send(peer_, tag) : buffer_->recv(peer_, tag);
-        } catch (const gloo::Exception &error) {
+        } catch (const std::exception &error) { // a closed pair throws EnforceNotMet, no gloo::Exception
             verdict_.blame(peer_, error.what());
         }
     }
@@ -107,7 +107,7 @@ class GlooRequest final : public Request {
     {
         try {
             return is_send_ ? buffer_->waitSend(kGlooNever) : buffer_->waitRecv(kGlooNever);
-        } catch (const gloo::Exception &error) {
+        } catch (const std::exception &error) { // a closed pair throws EnforceNotMet, no gloo::Exception
             verdict_.blame(peer_, error.what());
         }
     }
