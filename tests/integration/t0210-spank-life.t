@@ -96,6 +96,8 @@ stepd() { # the parent of a task of this cluster: others on this host have a job
     done | sort -u | grep .
 }
 ok "its slurmstepd is there" wait_for 10 stepd "$d"
+# One process or several, each a word.
+# shellcheck disable=SC2046
 kill -KILL $(stepd "$d")
 cancel "$d"
 ok "its record goes all the same" wait_for 20 no_files "$d"

@@ -101,7 +101,7 @@ else
     say "no libslurm headers or compiler: forged requests are not tried"
 fi
 
-CLUSTER_PROLOG_FLAGS= CLUSTER_JIGSAW_YAML=
+CLUSTER_PROLOG_FLAGS="" CLUSTER_JIGSAW_YAML=""
 cluster_configure
 ok "without PrologFlags=Alloc" cluster_restart ctld
 cluster_restart 1
