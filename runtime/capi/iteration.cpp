@@ -3,6 +3,7 @@
 // from end_compute until the gradients are complete no turn is held.
 #include "runtime/capi/session.hpp"
 #include "runtime/collective/error.hpp"
+#include "runtime/collective/ops.hpp"
 
 #include <algorithm>
 
@@ -131,6 +132,26 @@ bool Session::wait_awake(const std::function<bool(milliseconds)> &wait_for, Cloc
     }
 }
 
+/// Every rank comes to the same verdict by itself once it has all records. A rank that failed first would tear the world
+/// down and the others would hear that it is gone instead of who disagrees: so they wait for each other here.
+void Session::finish_exchange()
+{
+    constexpr milliseconds kVerdict{5000};
+    constexpr std::uint64_t kVerdictSequence = std::uint64_t{1} << 60; // no other operation counts that far
+    try {
+        left_ = agreement_->finish(next_, milliseconds(0));
+        exchanged_ = true;
+    } catch (const Error &verdict) {
+        if (verdict.code() == JIGSAW_DISAGREE)
+            try {
+                collective::barrier(*world_, kVerdictSequence, kVerdict);
+            } catch (const Error &) {
+                // A rank that could not come changes nothing about the verdict.
+            }
+        throw;
+    }
+}
+
 jigsaw_sync_result_t Session::sync(milliseconds timeout)
 {
     expect(State::ended, "jigsaw_sync");
@@ -138,8 +159,7 @@ jigsaw_sync_result_t Session::sync(milliseconds timeout)
     // The exchange first: a rank that left or disagrees is named at once, before a gradient is used.
     if (!exchanged_) {
         wait_awake([this](milliseconds limit) { return agreement_->wait_for(next_, limit); }, deadline);
-        left_ = agreement_->finish(next_, milliseconds(0));
-        exchanged_ = true;
+        finish_exchange();
     }
     wait_awake([this](milliseconds limit) { return gradients_->wait_for(limit); }, deadline);
     gradients_->wait(milliseconds(0));

@@ -78,6 +78,7 @@ class Session {
     sync::AgreementInput exchange_input();
     void publish_report();
     bool wait_awake(const std::function<bool(std::chrono::milliseconds)> &wait_for, Clock::time_point deadline) const;
+    void finish_exchange();
     jigsaw_sync_result_t next_turn();
 
     Settings settings_;
