@@ -19,7 +19,7 @@ namespace {
 namespace nn = ::torch::nn;
 
 constexpr std::int64_t kContext = 64; ///< characters seen at once
-constexpr std::int64_t kHeadWidth = 16;
+constexpr std::int64_t kHeadWidth = 32;
 constexpr std::size_t kValidationShare = 20; ///< the last 1/20 of the text is kept for the score
 constexpr std::int64_t kValidationWindows = 128;
 
@@ -52,7 +52,7 @@ struct LayerImpl : nn::Module {
         const std::vector<at::Tensor> parts =
             qkv->forward(x).view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}).unbind(0);
         const double scale = 1.0 / std::sqrt(static_cast<double>(width / heads));
-        const at::Tensor weights = (parts[0].matmul(parts[1].transpose(-2, -1)) * scale + mask).softmax(-1);
+        const at::Tensor weights = ((parts[0] * scale).matmul(parts[1].transpose(-2, -1)) + mask).softmax(-1);
         return join->forward(weights.matmul(parts[2]).transpose(1, 2).reshape({batch, length, width}));
     }
     at::Tensor forward(at::Tensor x)

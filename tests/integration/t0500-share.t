@@ -12,6 +12,24 @@ ok "b runs beside it" running "$b"
 is "a holds GPU 0 of n1" "$(job_gpus "$a" n1)" 0
 is "b holds the same GPU of n1" "$(job_gpus "$b" n1)" 0
 is "b holds the same GPU of n2" "$(job_gpus "$b" n2)" 0
+reached a 0 30 && reached b 0 30 || say "the pair does not get going: a $(toy_at a 0), b $(toy_at b 0)"
+
+# The commands that people type, on the live cluster.
+jigsaw() { slurm timeout 30 "$PREFIX/bin/jigsaw" "$@" --config "$CLUSTER_DIR/etc/jigsawd-n1.yaml" 2>&1; }
+like "jigsaw status shows both jobs" "$(jigsaw status)" "$a .*(.|\n)*$b"
+is "its JSON has both jobs in one group on GPU 0" "$(jigsaw status --json | "${PYTHON:-python3}" -c '
+import json, sys
+node = json.loads(sys.stdin.readline())
+print(*sorted(str(job["job_id"]) for job in node["jobs"]))')" "$a $b"
+like "jigsaw top looks once" "$(jigsaw top -n 1)" "$b"
+ok "jigsaw doctor is content with this cluster" jigsaw doctor
+ok "jigsaw trace is written" jigsaw trace --output "$CLUSTER_DIR/out/trace.json"
+is "and has turns of both jobs" "$("${PYTHON:-python3}" -c '
+import json, re, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+print(*sorted({re.search(r"[0-9]+", e["name"]).group() for e in events if e.get("ph") == "X"}))' \
+    "$CLUSTER_DIR/out/trace.json")" "$a $b"
+
 c=$(submit --gres=gpu:1 -N1)
 ok "a job that does not share waits" pending "$c"
 ok "a's parameters are right at the end" ended_well "$a" a
