@@ -79,6 +79,16 @@ Finding check_prolog(const std::string &flags)
             "PrologFlags=Alloc in slurm.conf"};
 }
 
+/// linuxproc follows parents: a data loader whose parent was killed is lost to it, and while that child keeps the step's
+/// output open slurmstepd waits 60 s (eio.c) before the job is over and its record goes.
+Finding check_proctrack(const std::string &type)
+{
+    if (type != "proctrack/linuxproc")
+        return {Result::ok, "slurm", "ProctrackType=" + (type.empty() ? "(none)" : type), ""};
+    return {Result::warn, "slurm", "ProctrackType=" + type + ": children of a killed process live on and hold up its job's end for 60 s",
+            "ProctrackType=proctrack/cgroup in slurm.conf"};
+}
+
 Finding check_gres(const std::string &types)
 {
     if (has_word(types, "gpu"))
@@ -163,6 +173,7 @@ Findings check_slurm_config(const std::string &show_config)
     Findings findings = {check_select(value("SelectType")),
                          check_parameters(value("SelectTypeParameters")),
                          check_prolog(value("PrologFlags")),
+                         check_proctrack(value("ProctrackType")),
                          check_gres(value("GresTypes")),
                          check_plugin(value("PluginDir"), "select_jigsaw.so"),
                          check_plugin(value("PluginDir"), "spank_jigsaw.so"),

@@ -24,7 +24,7 @@ std::string config_value(const std::string &show_config, const std::string &key)
 /// Is `word` one of the comma-separated words of `list` (case ignored)?
 bool has_word(const std::string &list, const std::string &word);
 
-/// SelectType, its parameters, PrologFlags, GresTypes, plugins, plugstack, version.
+/// SelectType, its parameters, PrologFlags, ProctrackType, GresTypes, plugins, plugstack, version.
 Findings check_slurm_config(const std::string &show_config);
 /// Is spank_jigsaw in this plugstack.conf, or in what it includes?
 Finding check_plugstack(const std::string &path);

@@ -18,6 +18,11 @@ granted_before_lease() {
         seen && /"event":"lease"/ { exit } END { exit !found }' "$(agent_trace "$1")"
 }
 
+no_process_of() { # NAME
+    local entry
+    for entry in /proc/[0-9]*; do ! _command_of "${entry#/proc/}" | grep -q "^[^ ]*$CLUSTER_DIR/bin/toy_train .*/out/$1-" || return 1; done
+}
+
 say "a rank is killed, with a forked data loader alive"
 start_pair --fork-loader
 kill -KILL "$(toy_pid a 1)"
@@ -26,7 +31,8 @@ ok "the agent of n2 saw the death" wait_for 10 grep -q '"event":"dead"' "$(agent
 ok "b's next turn on n2 came before the lease ended" granted_before_lease 2 '"event":"dead"'
 ok "b ends well" ended_well "$b" b
 cancel "$a"
-ok "no record of a is left" wait_for 120 records_gone "$a"
+ok "no record of a is left" wait_for 20 records_gone "$a"
+ok "nor a process of it, the loaders included" wait_for 20 no_process_of a
 
 say "jigsawd is killed and comes back"
 start_pair

@@ -76,7 +76,7 @@ static void fork_loader(void)
 {
     if (fork() == 0) {
         signal(SIGTERM, SIG_IGN);
-        sleep(20); /* outlives its parent, not the test */
+        sleep(600); /* outlives its parent; Slurm must end it */
         _exit(0);
     }
 }

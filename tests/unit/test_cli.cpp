@@ -148,6 +148,10 @@ START_TEST(slurm_is_checked)
         ck_assert(has_failed(findings));
         ck_assert_msg(holds(remedies, row.remedy), "%s: %s", row.to, remedies.c_str());
     }
+    std::string warned;
+    for (const Finding &finding : check_slurm_config(good + "ProctrackType           = proctrack/linuxproc\n"))
+        warned += finding.result == Result::warn ? finding.remedy + "\n" : "";
+    ck_assert_msg(holds(warned, "ProctrackType=proctrack/cgroup"), "%s", warned.c_str());
     const std::string remove = "rm -rf " + dir;
     ck_assert_int_eq(std::system(remove.c_str()), 0);
 }
