@@ -3,7 +3,7 @@
 # Processes and daemons killed in the middle of an iteration: the co-resident goes on, no turn is lost, nothing is left.
 . "$(dirname "$0")/runtime.sh"
 start_shared_cluster
-long=(--iterations 900 --forward-us 1000 --backward-us 3000)
+long=(--iterations 350 --forward-us 1000 --backward-us 3000)
 
 start_pair() { # a and b, both past iteration 20, so both have rivals; more options go to a
     a=$(toy a --spb=2 -- "${long[@]}" "$@")
@@ -48,7 +48,7 @@ ok "b ends well" ended_well "$b" b
 say "slurmd is killed"
 start_pair
 cluster_kill 1
-ok "a goes on meanwhile" reached a 0 200
+ok "a goes on meanwhile" reached a 0 120
 cluster_begin 1
 ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
@@ -62,7 +62,7 @@ cancel "$a"
 ok "no record of a is left" wait_for 20 records_gone "$a"
 
 say "slurmctld is killed and comes back"
-long=(--iterations 3000 --forward-us 1000 --backward-us 3000) # long enough for slurmctld to write its state
+long=(--iterations 1500 --forward-us 1000 --backward-us 3000) # long enough for slurmctld to write its state
 start_pair
 touch "$CLUSTER_DIR/started" # slurmctld writes its state some seconds after a change: a job it never wrote down is lost
 wait_for 30 test "$CLUSTER_DIR/state/job_state" -nt "$CLUSTER_DIR/started"
@@ -74,7 +74,7 @@ ok "the jobs are still on the same GPU" test "$(job_gpus "$a" n1)" = "$(job_gpus
 ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
 
-long=(--iterations 900 --forward-us 1000 --backward-us 3000)
+long=(--iterations 350 --forward-us 1000 --backward-us 3000)
 
 say "a rank is stopped, and goes on"
 start_pair
