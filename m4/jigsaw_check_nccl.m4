@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# JIGSAW_CHECK_NCCL: nccl.h alone. libnccl is opened with dlopen at run time, so one binary serves machines with and
-# without it. Sets NCCL_CPPFLAGS and the conditional HAVE_NCCL; call after JIGSAW_CHECK_CUDA (nccl.h includes CUDA's).
+# JIGSAW_CHECK_NCCL: nccl.h and libnccl, for tests alone: the product declares what it calls itself and opens the library
+# at run time, so one binary serves machines with and without it. Sets NCCL_CPPFLAGS, NCCL_LIBS and the conditionals
+# HAVE_NCCL (the header) and HAVE_NCCL_LIBRARY; call after JIGSAW_CHECK_CUDA (nccl.h includes CUDA's).
 
 # _JIGSAW_NCCL_PYTHON: the include folder of the wheel that the python3 in use carries, if any.
 AC_DEFUN([_JIGSAW_NCCL_PYTHON], [
@@ -19,6 +20,8 @@ AC_DEFUN([JIGSAW_CHECK_NCCL], [
         [AS_HELP_STRING([--with-nccl=PREFIX], [nccl.h in PREFIX/include; --without-nccl builds no NCCL collective])],
         [], [with_nccl=auto])
     have_NCCL=no
+    have_NCCL_LIBRARY=no
+    NCCL_LIBS=
     NCCL_CPPFLAGS=
     jigsaw_why_NCCL="nccl.h (2.18 or newer) not found; install libnccl-dev or give --with-nccl=PREFIX"
     AS_CASE([$with_nccl],
@@ -36,6 +39,14 @@ AC_DEFUN([JIGSAW_CHECK_NCCL], [
             #error "NCCL before 2.18 has no ncclCommSplit"
             #endif]], [])], [have_NCCL=yes])
         AC_MSG_RESULT([$have_NCCL])
+        jigsaw_save_LIBS=$LIBS; LIBS="-lnccl $CUDA_LIBS $LIBS"
+        AS_IF([test "x$have_NCCL" = xyes], [
+            AC_MSG_CHECKING([for libnccl])
+            AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <nccl.h>]], [[int v; return ncclGetVersion(&v);]])],
+                [have_NCCL_LIBRARY=yes])
+            AC_MSG_RESULT([$have_NCCL_LIBRARY])
+        ])
+        LIBS=$jigsaw_save_LIBS
         CPPFLAGS=$jigsaw_save_CPPFLAGS
         AC_LANG_POP([C++])
       ])])
@@ -44,6 +55,9 @@ AC_DEFUN([JIGSAW_CHECK_NCCL], [
     AS_IF([test "x$have_NCCL" = xyes],
         [AC_DEFINE([HAVE_NCCL], [1], [Define to 1 if nccl.h is used.])
          NCCL_CPPFLAGS="$NCCL_CPPFLAGS $CUDA_CPPFLAGS"], [NCCL_CPPFLAGS=])
+    AS_IF([test "x$have_NCCL_LIBRARY" = xyes], [NCCL_LIBS="-lnccl $CUDA_LIBS"])
     AC_SUBST([NCCL_CPPFLAGS])
+    AC_SUBST([NCCL_LIBS])
+    AM_CONDITIONAL([HAVE_NCCL_LIBRARY], [test "x$have_NCCL_LIBRARY" = xyes])
     AM_CONDITIONAL([HAVE_NCCL], [test "x$have_NCCL" = xyes])
 ])

@@ -24,7 +24,7 @@
 
 namespace jigsaw::sync {
 
-enum class DataType : std::uint32_t { float32 = 0, float64 = 1 };
+enum class DataType : std::uint32_t { float32 = 0, float64 = 1, bfloat16 = 2 };
 
 /// One flat, contiguous gradient buffer per block; .grad of its parameters are views into it. Borrowed.
 struct BlockBuffer {
@@ -43,25 +43,37 @@ enum class Strategy : std::uint32_t {
 };
 const char *strategy_name(Strategy strategy); ///< "default", "scatter-gather", "chain", "full"
 
+/// What a session asks of a gradient sync, on the host or on a GPU.
+class GradientExchange {
+  public:
+    virtual ~GradientExchange() = default;
+    virtual void begin(const plan::IterationPlan &plan) = 0;
+    virtual void block_ready(std::uint32_t block) = 0;
+    virtual void wait(std::chrono::milliseconds timeout) = 0;
+    virtual bool wait_for(std::chrono::milliseconds limit) = 0;
+    virtual bool idle() const = 0;
+    virtual std::uint64_t payload_bytes_sent() const = 0;
+};
+
 /// Order of calls per iteration: begin(plan), block_ready(b) for each block this rank computed (any order, any thread,
 /// never blocks), wait(). One background thread does the communication, blocks nearest the loss first on all ranks.
-class GradientSync {
+class GradientSync final : public GradientExchange {
   public:
     GradientSync(collective::Collective &world, std::vector<BlockBuffer> blocks, Strategy strategy);
-    ~GradientSync();
+    ~GradientSync() override;
     GradientSync(const GradientSync &) = delete;
 
     /// Buffers of blocks this rank does not contribute to are received into as soon as peers send.
-    void begin(const plan::IterationPlan &plan);
-    void block_ready(std::uint32_t block);
+    void begin(const plan::IterationPlan &plan) override;
+    void block_ready(std::uint32_t block) override;
     /// Blocks until every block with a contributor holds the mean. Throws jigsaw::Error naming rank, peer, block and
     /// iteration. An error, a time-out too, aborts the world: the others learn why. Afterwards the object only throws.
-    void wait(std::chrono::milliseconds timeout);
+    void wait(std::chrono::milliseconds timeout) override;
     /// True when wait() would return now; false when `limit` passed first, which costs nothing: wait again.
-    bool wait_for(std::chrono::milliseconds limit);
+    bool wait_for(std::chrono::milliseconds limit) override;
     /// True once nothing is in flight (never blocks).
-    bool idle() const;
-    std::uint64_t payload_bytes_sent() const;
+    bool idle() const override;
+    std::uint64_t payload_bytes_sent() const override;
 
   private:
     struct State;

@@ -3,11 +3,39 @@
 #include "runtime/sync/reduce.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 namespace jigsaw::sync {
 namespace {
 
 constexpr std::size_t kRun = 1024;
+
+/// Sixteen bits that hold the upper half of a float. Every operation rounds to nearest, ties to even, as a GPU's does, so
+/// that sums in one order have the same bits on both.
+class Bfloat16 {
+  public:
+    Bfloat16() = default;
+    explicit Bfloat16(float value)
+    {
+        std::uint32_t bits;
+        std::memcpy(&bits, &value, sizeof bits);
+        bits_ = std::isnan(value) ? 0x7fc0 : static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    explicit Bfloat16(std::size_t value) : Bfloat16(static_cast<float>(value)) {}
+    explicit operator float() const
+    {
+        const std::uint32_t bits = static_cast<std::uint32_t>(bits_) << 16;
+        float value;
+        std::memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+    Bfloat16 &operator+=(Bfloat16 other) { return *this = Bfloat16(float(*this) + float(other)); }
+    Bfloat16 operator/(Bfloat16 other) const { return Bfloat16(float(*this) / float(other)); }
+
+  private:
+    std::uint16_t bits_ = 0;
+};
 
 template <typename Number>
 void reduce_run(Number *out, const std::vector<const void *> &sources, std::size_t first, std::size_t count,
@@ -39,6 +67,8 @@ void reduce_in_order(DataType type, void *out, const std::vector<const void *> &
 {
     if (type == DataType::float64)
         reduce<double>(out, sources, count, divisor);
+    else if (type == DataType::bfloat16)
+        reduce<Bfloat16>(out, sources, count, divisor);
     else
         reduce<float>(out, sources, count, divisor);
 }
@@ -47,6 +77,8 @@ void fill_neutral(DataType type, void *out, std::size_t count)
 {
     if (type == DataType::float64)
         std::fill_n(static_cast<double *>(out), count, -0.0);
+    else if (type == DataType::bfloat16)
+        std::fill_n(static_cast<Bfloat16 *>(out), count, Bfloat16(-0.0f));
     else
         std::fill_n(static_cast<float *>(out), count, -0.0f);
 }

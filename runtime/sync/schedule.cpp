@@ -168,7 +168,10 @@ class Scheduler {
 
 } // namespace
 
-std::size_t element_bytes(DataType type) { return type == DataType::float64 ? 8 : 4; }
+std::size_t element_bytes(DataType type)
+{
+    return type == DataType::float64 ? 8 : type == DataType::float32 ? 4 : 2;
+}
 
 std::vector<Piece> make_schedule(const plan::IterationPlan &plan, const std::vector<BlockBuffer> &blocks,
                                  Strategy strategy)
