@@ -31,21 +31,23 @@ Session::Session(Settings settings)
     report_.num_blocks = settings_.num_blocks();
     report_.loss = report_.progress = NAN;
     attach_agent();
-    turns_ = std::make_unique<Turns>(gate_, settings_.on_wake, settings_.agent_given);
+    turns_ = std::make_unique<Turns>(gate_, settings_.on_wake, settings_.agent_given, queue());
     agreement_ = std::make_unique<sync::Agreement>(*world_, settings_.num_blocks(), settings_.first_iteration);
     if (log_)
         agreement_->on_agreed([this](const plan::Directive &directive) {
             if (!log_->append(directive))
                 settings_.log("jigsaw: the directive log " + settings_.directive_log + " takes no more lines");
         });
-    gradients_ = std::make_unique<sync::GradientSync>(*world_, settings_.blocks, settings_.strategy);
+    make_gradients();
     turns_->take_spare(); // for model upload and first allocations
 }
 
 Session::~Session()
 {
-    if (turns_)
+    if (turns_) {
         turns_->give();
+        turns_->settle(kFarewell);
+    }
     // Communication threads use world_: they end before it does.
     gradients_.reset();
     agreement_.reset();

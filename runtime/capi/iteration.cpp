@@ -41,6 +41,8 @@ jigsaw_iteration_t Session::begin_iteration()
     turns_->take();
     bind_to_gpu();
     plan_ = agreement_->plan(next_);
+    if (device_)
+        device_->set_lockstep(lockstep());
     gradients_->begin(plan_);
     ready_ = 0;
     begun_ns_ = page::monotonic_ns();
@@ -61,7 +63,10 @@ void Session::end_forward()
 {
     expect(State::open, "jigsaw_end_forward");
     forward_end_ns_ = page::monotonic_ns();
-    block_times_.start(forward_end_ns_);
+    if (device_)
+        device_->mark_forward_end();
+    else
+        block_times_.start(forward_end_ns_);
 }
 
 std::uint64_t Session::ready_mask_of_depth() const
@@ -85,7 +90,8 @@ void Session::block_ready(std::uint32_t block)
     if (ready_ & bit)
         refuse(name + " was ready before in iteration " + std::to_string(next_));
     ready_ |= bit;
-    block_times_.stamp(block, page::monotonic_ns());
+    if (!device_)
+        block_times_.stamp(block, page::monotonic_ns());
     gradients_->block_ready(block);
 }
 
@@ -103,8 +109,20 @@ void Session::end_compute()
 {
     expect(State::open, "jigsaw_end_compute");
     check_all_ready();
+    if (device_)
+        device_->mark_compute_end();
     turns_->give();
     compute_end_ns_ = page::monotonic_ns();
+    if (!device_)
+        note_compute_end();
+    state_ = State::ended;
+    exchanged_ = false;
+    agreement_->start(next_, exchange_input());
+}
+
+/// What this iteration's compute took, once that is known.
+void Session::note_compute_end()
+{
     const std::uint32_t depth = plan_.depths[rank()];
     block_times_.finish(depth);
     depth_fraction_sum_ += block_times_.depth_fraction(depth);
@@ -112,9 +130,6 @@ void Session::end_compute()
     report_.forward_ns = forward_end_ns_ ? forward_end_ns_ - begun_ns_ : 0;
     report_.backward_ns = compute_end_ns_ - (forward_end_ns_ ? forward_end_ns_ : begun_ns_);
     report_.last_depth = depth;
-    state_ = State::ended;
-    exchanged_ = false;
-    agreement_->start(next_, exchange_input());
 }
 
 /// Polls every 100 ms, so that a callback may end the wait (a signal in Python); true: done before the time-out.
@@ -127,7 +142,8 @@ bool Session::wait_awake(const std::function<bool(milliseconds)> &wait_for, Cloc
             return true;
         if (settings_.on_wake && !settings_.on_wake())
             throw Error(JIGSAW_INTERRUPTED, "jigsaw_sync: the wake callback ended the wait; it may be called again");
-        if (Clock::now() >= deadline)
+        // A peer that waits for its turn is late because of a rival: no time-out counts that.
+        if (Clock::now() >= deadline && !(device_ && device_->excused()))
             return false;
     }
 }
@@ -171,6 +187,8 @@ jigsaw_sync_result_t Session::next_turn()
 {
     jigsaw_sync_result_t out{};
     out.turn_wait_ns = turns_->take_spare();
+    if (device_)
+        take_device_times();
     state_ = State::attached;
     out.iteration = next_++;
     for (std::uint32_t b = 0; b < settings_.num_blocks(); ++b)

@@ -173,6 +173,11 @@ jigsaw_result_t jigsaw_yield_turn(jigsaw_context_t *ctx)
     return on(ctx, "jigsaw_yield_turn", [](Session &session) { session.yield_turn(); });
 }
 
+jigsaw_result_t jigsaw_set_stream(jigsaw_context_t *ctx, void *cuda_stream)
+{
+    return on(ctx, "jigsaw_set_stream", [&](Session &session) { session.set_stream(cuda_stream); });
+}
+
 jigsaw_result_t jigsaw_report(jigsaw_context_t *ctx, const jigsaw_report_t *report)
 {
     return on(ctx, "jigsaw_report", [&](Session &session) {

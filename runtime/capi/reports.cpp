@@ -75,6 +75,7 @@ sync::AgreementInput Session::exchange_input()
     page::DirectiveView view;
     if (!settings_.agent_given || !gate_.read_wanted(&view))
         return input;
+    input.shares = !view.rivals.empty();
     for (const jigsaw_rival_t &rival : view.rivals) {
         if (rival.older == 0)
             continue;

@@ -4,6 +4,7 @@
 //
 //   attach.cpp     join: rendezvous, agent, cores, first turn; leave
 //   iteration.cpp  begin_iteration, block_ready, end_forward, end_compute, sync
+//   device.cpp     what is different on a GPU
 //   reports.cpp    report, stats, the report page, what rank 0 announces
 //   group.cpp      broadcast, mean
 //
@@ -19,6 +20,7 @@
 #include "runtime/capi/turns.hpp"
 #include "runtime/collective/collective.hpp"
 #include "runtime/sync/agreement.hpp"
+#include "runtime/sync/device_sync.hpp"
 #include "runtime/sync/gradient_sync.hpp"
 
 #include <jigsaw/jigsaw.h>
@@ -47,6 +49,8 @@ class Session {
     void turn_begin();
     void turn_end();
     void yield_turn();
+
+    void set_stream(void *cuda_stream);
 
     void report(const jigsaw_report_t &report);
     void leave();
@@ -80,13 +84,19 @@ class Session {
     bool wait_awake(const std::function<bool(std::chrono::milliseconds)> &wait_for, Clock::time_point deadline) const;
     void finish_exchange();
     jigsaw_sync_result_t next_turn();
+    void make_gradients();
+    Turns::Queue queue();
+    bool lockstep() const;
+    void note_compute_end();
+    void take_device_times();
 
     Settings settings_;
     std::unique_ptr<collective::Collective> world_;
     page::Gate gate_;
     std::unique_ptr<Turns> turns_;
     std::unique_ptr<sync::Agreement> agreement_;
-    std::unique_ptr<sync::GradientSync> gradients_;
+    std::unique_ptr<sync::GradientExchange> gradients_;
+    sync::DeviceSync *device_ = nullptr; ///< the same object when blocks are on a GPU
     BlockTimes block_times_;
     std::optional<Director> director_; ///< rank 0
     std::optional<Replay> replay_;     ///< rank 0

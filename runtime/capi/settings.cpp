@@ -5,9 +5,12 @@
 #include "runtime/collective/error.hpp"
 #include "runtime/page/wire.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace jigsaw::capi {
 
@@ -67,8 +70,9 @@ void read_blocks(Settings *settings, const jigsaw_config_t &config)
     for (std::uint32_t b = 0; b < config.num_blocks; ++b) {
         const jigsaw_block_t &block = config.blocks[b];
         const std::string name = "blocks[" + std::to_string(b) + "]";
-        if (block.type != JIGSAW_FLOAT32 && block.type != JIGSAW_FLOAT64)
-            refuse(name + ".type is " + std::to_string(block.type) + "; allowed are JIGSAW_FLOAT32 and JIGSAW_FLOAT64");
+        if (block.type > JIGSAW_BFLOAT16)
+            refuse(name + ".type is " + std::to_string(block.type) +
+                   "; allowed are JIGSAW_FLOAT32, JIGSAW_FLOAT64 and JIGSAW_BFLOAT16");
         if (block.count == 0 || block.data == nullptr)
             refuse(name + " is empty; give each block at least one element, or fewer blocks");
         settings->blocks.push_back({block.data, block.count, static_cast<sync::DataType>(block.type)});
@@ -113,10 +117,14 @@ sync::Strategy read_strategy(const char *word)
 void read_backend(Settings *settings, const jigsaw_config_t &config)
 {
     const std::string backend = config.backend != nullptr ? config.backend : "gloo";
-    if (backend != "gloo" && backend != "threads")
-        refuse("backend is \"" + backend + "\"; allowed are gloo and threads");
-    settings->threads = backend == "threads";
+    if (backend != "gloo" && backend != "nccl" && backend != "threads")
+        refuse("backend is \"" + backend + "\"; allowed are gloo, nccl and threads");
+    settings->nccl = backend == "nccl";
+    settings->threads = backend == "threads" || (settings->nccl && config.thread_world != nullptr);
     settings->thread_world = config.thread_world;
+    if (config.cuda_device < -1)
+        refuse("cuda_device is " + std::to_string(config.cuda_device) + "; allowed are -1 (the current one) and up");
+    settings->cuda_device = config.cuda_device;
     if (settings->threads && config.thread_world == nullptr)
         refuse("backend \"threads\" needs thread_world from jigsaw_thread_world_create()");
 }
@@ -152,15 +160,25 @@ void read_agent(Settings *settings)
     settings->agent_given = true;
 }
 
-} // namespace
-
-Settings make_settings(const jigsaw_config_t *config)
+/// Programs built with an older header know fewer fields; the rest have their defaults.
+jigsaw_config_t whole_config(const jigsaw_config_t *config)
 {
+    constexpr std::size_t kFirstVersion = offsetof(jigsaw_config_t, cuda_device);
     if (config == nullptr)
         refuse("config is NULL; start from JIGSAW_CONFIG_INIT");
-    if (config->size < sizeof *config)
-        refuse("config->size is " + std::to_string(config->size) + ", less than " + std::to_string(sizeof *config) +
+    if (config->size < kFirstVersion)
+        refuse("config->size is " + std::to_string(config->size) + ", less than " + std::to_string(kFirstVersion) +
                "; start from JIGSAW_CONFIG_INIT");
+    jigsaw_config_t whole = JIGSAW_CONFIG_INIT;
+    std::memcpy(&whole, config, std::min(config->size, sizeof whole));
+    return whole;
+}
+
+} // namespace
+
+Settings make_settings(const jigsaw_config_t *given)
+{
+    const jigsaw_config_t whole = whole_config(given), *const config = &whole;
     Settings settings;
     read_ranks(&settings, *config);
     read_blocks(&settings, *config);

@@ -23,7 +23,9 @@ struct Settings {
     std::vector<sync::BlockBuffer> blocks; ///< [0] nearest the input
     std::uint32_t rank = 0, world_size = 1, local_rank = 0;
     std::chrono::milliseconds timeout{60000};
-    bool threads = false;         ///< backend "threads": ranks are threads of this process
+    bool threads = false;         ///< ranks are threads of this process: backend "threads", or the host side of "nccl"
+    bool nccl = false;            ///< blocks are on GPUs
+    int cuda_device = -1;         ///< -1: the current one
     void *thread_world = nullptr; ///< borrowed
     bool policy_given = false;    ///< config.policy was not NULL
     plan::Policy policy = plan::Policy::full;

@@ -7,10 +7,13 @@
 #include <cstring>
 #include <pthread.h>
 #include <sys/timerfd.h>
+#include <utility>
 
 namespace jigsaw::capi {
 
 namespace {
+
+constexpr std::chrono::hours kNoLimit{24};
 
 std::int64_t clock_ns(clockid_t clock)
 {
@@ -22,8 +25,8 @@ std::int64_t clock_ns(clockid_t clock)
 
 } // namespace
 
-Turns::Turns(page::Gate &gate, std::function<bool()> on_wake, bool with_timer)
-    : gate_(gate), on_wake_(std::move(on_wake))
+Turns::Turns(page::Gate &gate, std::function<bool()> on_wake, bool with_timer, Queue queue)
+    : gate_(gate), on_wake_(std::move(on_wake)), queue_(std::move(queue))
 {
     if (!with_timer)
         return;
@@ -35,7 +38,7 @@ Turns::Turns(page::Gate &gate, std::function<bool()> on_wake, bool with_timer)
 
 Turns::~Turns()
 {
-    give();
+    give_now();
     if (!timer_.joinable())
         return;
     stop_.store(true);
@@ -63,8 +66,12 @@ std::uint64_t Turns::take()
 {
     if (adopt())
         return 0;
+    settle(kNoLimit);
     const std::uint64_t asked_ns = page::monotonic_ns();
-    if (gate_.begin(on_wake_) == page::Turn::interrupted)
+    waiting_ = true;
+    const page::Turn turn = gate_.begin(on_wake_);
+    waiting_ = false;
+    if (turn == page::Turn::interrupted)
         throw Error(JIGSAW_INTERRUPTED, "the wake callback ended the wait for a turn");
     held_ = true;
     ++count_;
@@ -95,7 +102,91 @@ void Turns::give()
     if (!adopt())
         return;
     held_ = false;
+    hand_back();
+}
+
+void Turns::give_now()
+{
+    if (adopt()) {
+        held_ = false;
+        return give_to_gate();
+    }
+    std::shared_ptr<Handover> pending;
+    {
+        const std::lock_guard lock(handover_mutex_);
+        pending = handover_;
+    }
+    if (pending)
+        complete(*pending);
+}
+
+/// Ends the turn of `handover` unless somebody does or did; returns when it has ended.
+void Turns::complete(Handover &handover)
+{
+    {
+        std::unique_lock lock(handover.mutex);
+        if (std::exchange(handover.claimed, true)) {
+            handover.changed.wait(lock, [&] { return handover.done; });
+            return;
+        }
+    }
     give_to_gate();
+    {
+        const std::lock_guard lock(handover.mutex);
+        handover.done = true;
+    }
+    handover.changed.notify_all();
+}
+
+/// The calling thread no longer holds the turn; the gate learns it now, or from behind the queue.
+void Turns::hand_back()
+{
+    if (!queue_.run_behind)
+        return give_to_gate();
+    const auto handover = std::make_shared<Handover>();
+    {
+        const std::lock_guard lock(handover_mutex_);
+        handover_ = handover;
+    }
+    try {
+        queue_.run_behind([this, handover] {
+            {
+                const std::lock_guard lock(handover->mutex);
+                if (handover->claimed)
+                    return; // this object may be gone
+                handover->claimed = true;
+            }
+            give_to_gate();
+            {
+                const std::lock_guard lock(handover->mutex);
+                handover->done = true;
+            }
+            handover->changed.notify_all();
+        });
+    } catch (const Error &) {
+        complete(*handover); // the next call of the device's reports it
+    }
+}
+
+/// The gate is used by one thread at a time: not before the last turn has ended.
+void Turns::settle(std::chrono::milliseconds limit)
+{
+    std::shared_ptr<Handover> pending;
+    {
+        const std::lock_guard lock(handover_mutex_);
+        pending.swap(handover_);
+    }
+    if (!pending)
+        return;
+    const auto done = [&] { return pending->done; };
+    std::unique_lock lock(pending->mutex);
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!pending->changed.wait_for(lock, std::chrono::milliseconds(50), done)) {
+        lock.unlock();
+        if (queue_.failed() || std::chrono::steady_clock::now() >= deadline)
+            complete(*pending);
+        lock.lock();
+    }
 }
 
 void Turns::give_to_gate()
@@ -134,7 +225,7 @@ void Turns::run_timer()
         Spare expected = Spare::held;
         if (!spare_.compare_exchange_strong(expected, Spare::returning))
             continue;
-        give_to_gate();
+        hand_back();
         spare_.store(Spare::none);
     }
 }

@@ -23,7 +23,8 @@ namespace jigsaw::sync {
 
 /// What a rank brings into the exchange of iteration t. Fits 128 bytes on the wire, with the hashes beside it.
 struct AgreementInput {
-    bool leave = false; ///< this rank will not begin another iteration
+    bool leave = false;   ///< this rank will not begin another iteration
+    bool shares = false;  ///< another job is on this rank's GPU
     /// Rank 0 only: a directive to announce (validated and complete with depth_of_level), or generation 0 for none.
     /// Ignored while another one is pending, and when it is the one in force. Agreement stamps first_iteration = t + 2.
     plan::Directive announce;

@@ -51,7 +51,8 @@ class DeviceSync final : public GradientExchange {
     void block_ready(std::uint32_t block) override;
     void mark_forward_end();
     void mark_compute_end();
-    /// Returns when the means are in place on the GPU: work queued from then on sees them, on any stream.
+    /// Returns when the means are in place on the GPU: work queued from then on sees them, on any stream. A single rank
+    /// waits for nothing: its gradients are there in the order of its own stream.
     void wait(std::chrono::milliseconds timeout) override;
     bool wait_for(std::chrono::milliseconds limit) override;
     bool idle() const override;

@@ -54,7 +54,7 @@ static void results(void)
 static void layout(void)
 {
     ok(sizeof(jigsaw_block_t) == 24 && offsetof(jigsaw_block_t, type) == 16, "layout of jigsaw_block_t");
-    ok(offsetof(jigsaw_config_t, blocks) == 16 && offsetof(jigsaw_config_t, policy) == 48 && sizeof(jigsaw_config_t) == 160,
+    ok(offsetof(jigsaw_config_t, blocks) == 16 && offsetof(jigsaw_config_t, policy) == 48 && offsetof(jigsaw_config_t, cuda_device) == 160 && sizeof(jigsaw_config_t) == 168,
        "layout of jigsaw_config_t");
     ok(sizeof(jigsaw_iteration_t) == 32, "layout of jigsaw_iteration_t");
     ok(offsetof(jigsaw_sync_result_t, sync_ns) == 32, "layout of jigsaw_sync_result_t");

@@ -17,7 +17,11 @@ namespace jigsaw::tests {
 /// A framework's stream.
 class Compute {
   public:
-    Compute() { functions().cudaStreamCreateWithPriority(&stream_, 0, 0); }
+    Compute()
+    {
+        use_fake_gpu();
+        functions().cudaStreamCreateWithPriority(&stream_, 0, 0);
+    }
     ~Compute() { functions().cudaStreamDestroy(stream_); }
     void *handle() const { return stream_; }
     void kernel(std::function<void()> work)

@@ -47,12 +47,13 @@ typedef enum jigsaw_result {
 #undef JIGSAW_RESULT_ENUM
 } jigsaw_result_t;
 
-typedef enum jigsaw_datatype { JIGSAW_FLOAT32 = 0, JIGSAW_FLOAT64 = 1 } jigsaw_datatype_t;
+typedef enum jigsaw_datatype { JIGSAW_FLOAT32 = 0, JIGSAW_FLOAT64 = 1, JIGSAW_BFLOAT16 = 2 } jigsaw_datatype_t;
 
 /** One process's part in one job. Not thread-safe except where a function says so. */
 typedef struct jigsaw_context jigsaw_context_t;
 
-/** A block's flat gradient buffer. Borrowed from attach to detach. Shape: data[count], on the host. */
+/** A block's flat gradient buffer. Borrowed from attach to detach. Shape: data[count]; with backend "nccl" in the memory
+ * of the rank's GPU, else on the host. */
 typedef struct jigsaw_block {
     void *data;
     size_t count;    /**< elements */
@@ -74,7 +75,8 @@ typedef struct jigsaw_config {
     int32_t world_size;     /**< -1: WORLD_SIZE, else SLURM_NTASKS, else 1 */
     int32_t local_rank;     /**< -1: LOCAL_RANK, else SLURM_LOCALID, else 0 */
     uint32_t timeout_ms;    /**< of collectives and of rendezvous; 0: 60000 */
-    const char *backend;    /**< NULL: "gloo"; "threads" with jigsaw_thread_world for tests */
+    const char *backend;    /**< NULL: "gloo"; "nccl": blocks on GPUs, libnccl and libcudart opened at run time;
+                                 "threads" with thread_world for tests */
     const char *policy;     /**< used while no agent directs: NULL or "full", "two-level", "rotate", "shuffle", "fixed" */
     uint32_t levels;        /**< 0: 2 for two-level, else min(world_size, num_blocks) */
     uint32_t full_workers;  /**< of two-level; 0: half of the ranks, at least 1 */
@@ -85,17 +87,19 @@ typedef struct jigsaw_config {
     const char *sync_strategy; /**< NULL or "default", "scatter-gather", "chain", "full" */
     const char *directive_log; /**< file that every agreed directive is appended to (rank 0); NULL: none */
     const char *replay_log;    /**< follow this file instead of the agent; NULL: none */
-    void *thread_world;     /**< from jigsaw_thread_world_create(), with backend "threads" */
+    void *thread_world;     /**< from jigsaw_thread_world_create(), with backend "threads", or for the host side of "nccl" */
     jigsaw_log_fn log;      /**< NULL: stderr */
     void *log_arg;
     jigsaw_wake_fn wake;    /**< NULL: none */
     void *wake_arg;
+    int32_t cuda_device;    /**< with backend "nccl": -1: the calling thread's current device */
+    uint32_t reserved2;
 } jigsaw_config_t;
 
 #ifdef __cplusplus
-#define JIGSAW_CONFIG_INIT {sizeof(jigsaw_config_t), 0, 0, nullptr, -1, -1, -1, 0, nullptr, nullptr, 0, 0, 0, 0, 0, 0.0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}
+#define JIGSAW_CONFIG_INIT {sizeof(jigsaw_config_t), 0, 0, nullptr, -1, -1, -1, 0, nullptr, nullptr, 0, 0, 0, 0, 0, 0.0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, -1, 0}
 #else
-#define JIGSAW_CONFIG_INIT {sizeof(jigsaw_config_t), 0, 0, NULL, -1, -1, -1, 0, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+#define JIGSAW_CONFIG_INIT {sizeof(jigsaw_config_t), 0, 0, NULL, -1, -1, -1, 0, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, 0}
 #endif
 
 /** Join the job: rendezvous with all ranks, attach to jigsawd if JIGSAW_SOCKET is set, take the first turn.
@@ -114,6 +118,11 @@ typedef struct jigsaw_iteration {
     uint32_t num_blocks;
     uint64_t generation;  /**< of the directive in force; 0: nobody directs */
 } jigsaw_iteration_t;
+
+/** With backend "nccl": the stream (cudaStream_t; NULL: the default stream) on which this rank computes from now on.
+ * jigsaw_block_ready, jigsaw_end_forward and every giving back of a turn mean what that stream holds when they are called:
+ * nothing waits on the host. Elsewhere it does nothing. Threads: as jigsaw_block_ready. */
+jigsaw_result_t jigsaw_set_stream(jigsaw_context_t *ctx, void *cuda_stream);
 
 /** Open the next iteration: returns with the turn held and this rank's agreed depth. */
 jigsaw_result_t jigsaw_begin_iteration(jigsaw_context_t *ctx, jigsaw_iteration_t *ret_iteration);
@@ -166,7 +175,7 @@ jigsaw_result_t jigsaw_report(jigsaw_context_t *ctx, const jigsaw_report_t *repo
 /** This rank ends after the iteration that is open or was last finished (call before jigsaw_end_compute to be in time). */
 jigsaw_result_t jigsaw_leave(jigsaw_context_t *ctx);
 
-/** Copy data[bytes] of rank `root` to all ranks. Gives the turn back first. */
+/** Copy data[bytes], host memory, of rank `root` to all ranks. Gives the turn back first. */
 jigsaw_result_t jigsaw_broadcast(jigsaw_context_t *ctx, void *data, size_t bytes, uint32_t root);
 /** Mean of data[count] (float64) over all ranks, summed in rank order: same bits everywhere. Gives the turn back first. */
 jigsaw_result_t jigsaw_mean(jigsaw_context_t *ctx, double *data, size_t count);
