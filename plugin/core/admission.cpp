@@ -19,6 +19,22 @@ std::uint32_t stricter(std::uint32_t limit, std::uint32_t stated)
     return stated > 0 ? std::min(limit, stated) : limit;
 }
 
+/// Whatever holds of one holds of the other.
+bool alike(const Gpu &a, const Gpu &b)
+{
+    return a.memory_bytes == b.memory_bytes && a.residents == b.residents && a.type == b.type;
+}
+
+/// why_not_together() without the words.
+bool together(const PlacementRequest &job, const Resident &resident, const SharingPolicy &policy)
+{
+    if (!policy.enabled || policy.max_jobs_per_gpu < 2 || !job.spb.shares() || !resident.spb.shares())
+        return false;
+    if (policy.scope == SharingScope::user)
+        return resident.uid == job.uid;
+    return policy.scope == SharingScope::any || resident.account == job.account;
+}
+
 std::string gib(std::uint64_t bytes) { return decimal(static_cast<double>(bytes) / kGiB, 1); }
 
 } // namespace
@@ -145,7 +161,7 @@ Admission::Verdict Admission::judge(int node, int index) const
         const Resident *resident = cluster_.find(id);
         if (id == job_.id)
             return {Reason::own, id}; // never two ranks of a job on a GPU
-        if (!resident || !why_not_together(job_, *resident, policy_).empty())
+        if (!resident || !together(job_, *resident, policy_))
             return {Reason::stranger, id};
     }
     if (!place.residents.empty() && place.residents.size() + 1 > limit_of(place))
@@ -154,6 +170,27 @@ Admission::Verdict Admission::judge(int node, int index) const
         if (!turns_fit(*cluster_.find(id)))
             return {Reason::turns, id};
     return judge_memory(place);
+}
+
+bool Admission::admits(const NodeGpus &place) const
+{
+    return admitted(place.node, place.gpus).size() == place.gpus.size();
+}
+
+std::vector<int> Admission::admitted(int node, const std::vector<int> &gpus) const
+{
+    std::vector<int> open;
+    const Gpu *last = nullptr;
+    bool last_open = false;
+    for (int index : gpus) {
+        const Gpu &place = gpu(node, index);
+        if (!last || !alike(*last, place))
+            last_open = admits(node, index);
+        last = &place;
+        if (last_open)
+            open.push_back(index);
+    }
+    return open;
 }
 
 std::string Admission::why_not(const NodeGpus &place) const

@@ -20,6 +20,10 @@ class Admission {
 
     /// May the job take this GPU, idle or not?
     bool admits(int node, int gpu) const { return judge(node, gpu).reason == Reason::none; }
+    /// All of these? GPUs that look like the one before are judged once.
+    bool admits(const NodeGpus &place) const;
+    /// Those of `gpus` that it may take.
+    std::vector<int> admitted(int node, const std::vector<int> &gpus) const;
     /// Empty when it may take all of them; else why not, for the first that it may not take and those like it.
     std::string why_not(const NodeGpus &place) const;
     /// Room for `node` in the job's list of nodes.

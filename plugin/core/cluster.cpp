@@ -34,6 +34,15 @@ int idle_gpus(const Node &node)
         std::count_if(node.gpus.begin(), node.gpus.end(), [](const Gpu &gpu) { return gpu.residents.empty(); }));
 }
 
+/// The job's load, by as many workers as it has GPUs.
+void weigh(Resident *job)
+{
+    std::size_t workers = 0;
+    for (const NodeGpus &one : job->where)
+        workers += one.gpus.size();
+    job->load = load_of(job->spb, job->profile, static_cast<std::uint32_t>(workers));
+}
+
 bool same_residents(std::vector<JobId> a, std::vector<JobId> b)
 {
     std::sort(a.begin(), a.end());
@@ -92,6 +101,7 @@ bool Cluster::add(const Resident &job)
         return false;
     Resident copy = job; // `job` may be the record that remove() destroys
     copy.where = normalised(job.where);
+    weigh(&copy);
     remove(copy.id);
     const Resident &stored = jobs_[copy.id] = std::move(copy);
     occupy(stored);
@@ -123,7 +133,18 @@ void Cluster::remove_from_node(JobId id, int node)
     const std::set<JobId> affected = neighbours(where);
     vacate(id, *place);
     where.erase(place);
+    weigh(&job->second);
     reindex(affected);
+}
+
+void Cluster::set_progress(JobId id, double done_s, std::int64_t at_s, double total_s)
+{
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end())
+        return;
+    job->second.done_s = done_s;
+    job->second.done_at_s = at_s;
+    job->second.total_s = total_s;
 }
 
 const Resident *Cluster::find(JobId id) const
@@ -164,6 +185,7 @@ void Cluster::set_node(int index, const std::string &name, const std::vector<Gpu
         std::vector<NodeGpus> &where = jobs_.at(id).where;
         where.erase(std::remove_if(where.begin(), where.end(), [](const NodeGpus &w) { return w.gpus.empty(); }),
                     where.end());
+        weigh(&jobs_.at(id));
     }
     reindex_idle(index);
     reindex(affected);

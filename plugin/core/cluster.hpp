@@ -21,6 +21,7 @@ struct Gpu {
     std::uint64_t memory_bytes = 0; ///< 0: not configured: memory is not checked
     int core = -1;                  ///< test hosts: the CPU core that stands for it
     std::vector<JobId> residents;   ///< in order of arrival
+    int link_group = -1;            ///< GPUs of a node with the same number talk fast (NVLink, socket); -1: unknown
 };
 
 struct Node {
@@ -41,6 +42,9 @@ class Cluster {
     bool add(const Resident &job);
     void remove(JobId id);                     ///< unknown ids are fine
     void remove_from_node(JobId id, int node); ///< shrink
+    /// What a job has done of its run, in isolated seconds, at a moment; `total_s` of how many, where that is
+    /// known. Costs nothing: no index depends on it. Unknown ids are fine.
+    void set_progress(JobId id, double done_s, std::int64_t at_s, double total_s = 0);
     const Resident *find(JobId id) const;
     std::size_t job_count() const { return jobs_.size(); }
     const std::unordered_map<JobId, Resident> &jobs() const { return jobs_; }

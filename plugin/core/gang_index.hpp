@@ -5,7 +5,7 @@
 #ifndef JIGSAW_CORE_GANG_INDEX_HPP
 #define JIGSAW_CORE_GANG_INDEX_HPP
 
-#include "plugin/core/job.hpp"
+#include "plugin/core/load.hpp"
 
 #include <cstdint>
 #include <map>
@@ -36,6 +36,10 @@ struct Resident {
     std::int64_t start_s = 0;      ///< wall clock of the start
     std::int64_t time_limit_s = 0; ///< 0: none
     std::vector<NodeGpus> where;   ///< ascending by node
+    double done_s = -1;            ///< isolated seconds of work measured at done_at_s; negative: not measured
+    std::int64_t done_at_s = 0;
+    double total_s = 0; ///< isolated seconds of the whole run, from measured progress; 0: unknown
+    Load load;          ///< Cluster fills it in
 };
 
 /// Jobs that look alike to a newcomer.

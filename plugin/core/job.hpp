@@ -42,6 +42,8 @@ struct Profile {
     std::vector<double> backward_ms_of_level; ///< [l-1], levels 1..L; the last is full depth; empty: unknown
     double network_ms = 0;                    ///< exposed after compute ends
     double cpu_ms = 0, io_ms = 0;             ///< stages that overlap with others' turns; capacity per node
+    double iteration_ms = 0;                  ///< isolated iteration where stages overlap inside the job; 0: their sum
+    std::vector<double> sync_share_of_level;  ///< [l-1]: share of the gradients' bytes up to level l; empty: equal parts
     std::uint64_t memory_peak_bytes = 0;      ///< per GPU; 0: unknown
 
     bool known() const { return !backward_ms_of_level.empty(); }

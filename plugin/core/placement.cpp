@@ -4,8 +4,9 @@
 // (docs/decisions/0001-placement.md).
 #include "plugin/core/placement.hpp"
 
-#include "plugin/core/admission.hpp"
+#include "plugin/core/places.hpp"
 #include "plugin/core/prediction.hpp"
+#include "plugin/core/waiting.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -17,8 +18,9 @@ namespace jigsaw::core {
 namespace {
 
 constexpr std::uint32_t kMaxExact = 48, kMaxSubsets = 32, kMaxSeeds = 32; // candidates looked at, by kind
+constexpr std::uint32_t kMaxLone = 96; // single GPUs looked at for a job of one GPU whose wait is known
 constexpr std::uint32_t kLeastOfClass = 4;                                // candidates of one class of gangs
-constexpr double kLeastGain = 0.3; // capacity gate: of the newcomer's GPUs (scheduling-study 7)
+constexpr JobId kSpread = 2654435761u; // Knuth's multiplicative hash: newcomers begin at different places
 constexpr double kEqualGain = 1e-9;
 constexpr std::size_t kRefusalLimit = 200;
 
@@ -26,8 +28,8 @@ class Search {
   public:
     Search(const Cluster &cluster, const PlacementRequest &job, const SharingPolicy &policy)
         : cluster_(cluster), job_(job), policy_(policy), admission_(cluster, job, policy),
-          predictor_(cluster, job, policy), gpus_per_node_(std::max(1u, job.gpus_per_node)),
-          nodes_(std::max(1u, job.nodes))
+          predictor_(cluster, job, policy), waiting_(job, policy), gpus_per_node_(std::max(1u, job.gpus_per_node)),
+          nodes_(std::max(1u, job.nodes)), places_(cluster, admission_, nodes_, gpus_per_node_)
     {
     }
 
@@ -42,19 +44,16 @@ class Search {
                 [&](const Resident &gang) { consider_subset(gang); });
             consider_mixed();
         } else {
-            refuse("sharing is off for this job's partition, QOS or account: wait for idle GPUs");
+            refusal_ = "sharing is off for this job's partition, QOS or account: wait for idle GPUs";
         }
         return finish(idle_offer());
     }
 
   private:
-    struct Pick {
-        std::size_t residents = 0; ///< most on any GPU of it
-        NodeGpus place;
-    };
-
     bool exact_shape(const GangClass &c) const { return c.nodes == nodes_ && c.gpus_per_node == gpus_per_node_; }
     bool large_enough(const GangClass &c) const { return c.nodes >= nodes_ && c.gpus_per_node >= gpus_per_node_; }
+    double own_gpus() const { return static_cast<double>(nodes_) * gpus_per_node_; }
+    bool scored() const { return job_.wait_s >= 0; }
 
     const GangIndex::Classes &classes() const
     {
@@ -89,18 +88,39 @@ class Search {
         const auto part =
             std::max(kLeastOfClass, budget / static_cast<std::uint32_t>(std::max<std::size_t>(1, open.size())));
         for (const auto *entry : open) {
-            std::uint32_t left = std::min(budget, turns_apart(entry->first) ? 1u : part);
-            budget -= left;
-            for (auto member = entry->second.begin(); member != entry->second.end() && left > 0; ++member, --left)
-                if (const Resident *gang = cluster_.find(member->second))
-                    visit(*gang);
-            budget += left;
+            const std::uint32_t most = std::min(budget, turns_apart(entry->first) ? 1u : part);
+            budget -= visit_some(entry->second, most, visit);
             if (budget == 0)
                 return;
         }
     }
 
-    void refuse(const std::string &text) { refusal_ = text.substr(0, kRefusalLimit); }
+    /// At most `most` members of a class; how many they were.
+    template <typename Visit>
+    std::uint32_t visit_some(const GangIndex::Members &members, std::uint32_t most, Visit visit)
+    {
+        auto member = start_of(members, most);
+        const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(most, members.size()));
+        for (std::uint32_t i = 0; i < count; ++i, ++member) {
+            if (member == members.end())
+                member = members.begin();
+            if (const Resident *gang = cluster_.find(member->second))
+                visit(*gang);
+        }
+        return count;
+    }
+
+    /// Where to begin in a class that is too large to be seen whole: among those with most free memory not always
+    /// with the oldest, or all newcomers would look at the same few.
+    GangIndex::Members::const_iterator start_of(const GangIndex::Members &members, std::uint32_t most) const
+    {
+        if (members.size() <= most)
+            return members.begin();
+        const JobId a = members.begin()->second, b = members.rbegin()->second;
+        const JobId least = std::min(a, b), span = std::max(a, b) - least + 1;
+        const auto at = members.lower_bound({members.begin()->first, least + job_.id * kSpread % span});
+        return at == members.end() ? members.begin() : at;
+    }
 
     void consider_exact(const Resident &gang)
     {
@@ -113,125 +133,88 @@ class Search {
             consider_subset(gang);
     }
 
-    /// The GPUs with fewest residents of those that the job may take, n of them; fewer when there are not so
-    /// many.
-    Pick pick(int node, const std::vector<int> &gpus) const
-    {
-        std::vector<std::pair<std::size_t, int>> open;
-        for (int gpu : gpus)
-            if (admission_.admits(node, gpu))
-                open.emplace_back(residents(node, gpu).size(), gpu);
-        std::sort(open.begin(), open.end());
-        open.resize(std::min<std::size_t>(open.size(), gpus_per_node_));
-        Pick made{open.empty() ? 0 : open.back().first, {node, {}}};
-        for (const auto &[count, gpu] : open)
-            made.place.gpus.push_back(gpu);
-        std::sort(made.place.gpus.begin(), made.place.gpus.end());
-        return made;
-    }
-
-    /// The nodes with fewest residents, as many as the job wants; empty when there are too few.
-    std::vector<NodeGpus> best_nodes(std::vector<Pick> picks) const
-    {
-        if (picks.size() < nodes_)
-            return {};
-        std::sort(picks.begin(), picks.end(), [](const Pick &a, const Pick &b) {
-            return std::tie(a.residents, a.place.node) < std::tie(b.residents, b.place.node);
-        });
-        picks.resize(nodes_);
-        std::vector<NodeGpus> where;
-        for (const Pick &one : picks)
-            where.push_back(one.place);
-        std::sort(where.begin(), where.end(), [](const NodeGpus &a, const NodeGpus &b) { return a.node < b.node; });
-        return where;
-    }
-
     void consider_subset(const Resident &gang)
     {
         std::vector<Pick> picks;
         for (const NodeGpus &one : gang.where) {
             if (!admission_.node_allowed(one.node) || one.gpus.size() < gpus_per_node_)
                 continue;
-            const Pick made = pick(one.node, one.gpus);
-            if (made.place.gpus.size() == gpus_per_node_)
-                picks.push_back(made);
+            Pick made = places_.pick(one.node, one.gpus);
+            if (places_.enough(made))
+                picks.push_back(std::move(made));
             else
-                refuse(admission_.why_not(one));
+                turned_ = {Turned::by_admission, {one}, {}};
         }
-        const std::vector<NodeGpus> where = best_nodes(std::move(picks));
+        const std::vector<NodeGpus> where = places_.best_nodes(std::move(picks));
         if (where.empty())
             ++examined_;
         else
             consider(Offer::Kind::subset, where);
     }
 
-    /// Supersets of small gangs and gangs together with idle GPUs: on the nodes of sharing jobs, the n GPUs
-    /// with fewest residents.
-    void consider_mixed()
+    /// Nodes of sharing jobs, some of every class.
+    std::set<int> seeds()
     {
-        std::set<int> seeds;
+        std::set<int> found;
         walk(
             kMaxSeeds, [](const GangClass &) { return true; },
             [&](const Resident &gang) {
                 for (const NodeGpus &one : gang.where)
-                    if (seeds.size() < kMaxSeeds && admission_.node_allowed(one.node))
-                        seeds.insert(one.node);
+                    if (found.size() < kMaxSeeds && admission_.node_allowed(one.node))
+                        found.insert(one.node);
             });
+        return found;
+    }
+
+    /// Supersets of small gangs and gangs together with idle GPUs: on the nodes of sharing jobs, the n GPUs
+    /// with fewest residents.
+    void consider_mixed()
+    {
         std::vector<Pick> picks;
-        for (int node : seeds) {
-            const Pick made = pick(node, every_gpu(node));
-            if (made.place.gpus.size() == gpus_per_node_ && made.residents > 0)
-                picks.push_back(made);
+        const std::set<int> nodes = seeds();
+        for (int node : nodes) {
+            Pick made = places_.pick(node, places_.every_gpu(node));
+            if (places_.enough(made) && made.residents > 0)
+                picks.push_back(std::move(made));
             ++examined_;
         }
         if (nodes_ == 1) {
             for (const Pick &made : picks)
                 consider(Offer::Kind::mixed, {made.place});
+            if (gpus_per_node_ == 1 && scored())
+                consider_lone(nodes);
             return;
         }
-        const std::vector<Pick> idle = idle_nodes(nodes_);
+        const std::vector<Pick> idle = places_.idle_nodes(nodes_);
         if (idle.size() < nodes_)
             picks.insert(picks.end(), idle.begin(), idle.end());
-        const std::vector<NodeGpus> where = best_nodes(std::move(picks));
+        const std::vector<NodeGpus> where = places_.best_nodes(std::move(picks));
         if (!where.empty())
             consider(Offer::Kind::mixed, where);
     }
 
-    /// Up to `most` nodes with enough idle GPUs: all of each node's that the job may take.
-    std::vector<Pick> idle_nodes(std::size_t most) const
+    /// For a job of one GPU: also the GPUs that are not their node's emptiest, where a score can order them.
+    void consider_lone(const std::set<int> &nodes)
     {
-        std::vector<Pick> found;
-        const auto &by_idle = cluster_.nodes_by_idle();
-        for (std::size_t idle = gpus_per_node_; idle < by_idle.size(); ++idle)
-            for (int node : by_idle[idle]) {
-                if (found.size() >= most)
-                    return found;
-                const Pick made = idle_on(node);
-                if (made.place.gpus.size() >= gpus_per_node_)
-                    found.push_back(made);
+        std::uint32_t left = kMaxLone;
+        for (int node : nodes)
+            for (const NodeGpus &one : places_.lone(node)) {
+                if (left-- == 0)
+                    return;
+                consider(Offer::Kind::mixed, {one});
             }
-        return found;
-    }
-
-    Pick idle_on(int node) const
-    {
-        Pick made{0, {node, {}}};
-        for (int gpu : admission_.node_allowed(node) ? every_gpu(node) : std::vector<int>{})
-            if (residents(node, gpu).empty() && admission_.admits(node, gpu))
-                made.place.gpus.push_back(gpu);
-        return made;
     }
 
     Offer idle_offer() const
     {
         Offer offer;
-        for (const Pick &made : idle_nodes(static_cast<std::size_t>(cluster_.node_count())))
-            offer.where.push_back(made.place);
+        for (Pick &made : places_.idle_nodes(static_cast<std::size_t>(cluster_.node_count())))
+            offer.where.push_back(std::move(made.place));
         if (offer.where.size() < nodes_)
             return {};
         std::sort(offer.where.begin(), offer.where.end(),
                   [](const NodeGpus &a, const NodeGpus &b) { return a.node < b.node; });
-        offer.gain = static_cast<double>(nodes_) * gpus_per_node_;
+        offer.gain = own_gpus();
         return offer;
     }
 
@@ -239,56 +222,76 @@ class Search {
     {
         ++examined_;
         for (const NodeGpus &one : where)
-            if (const std::string why = admission_.why_not(one); !why.empty())
-                return refuse(why);
-        if (std::any_of(found_.begin(), found_.end(), [&](const Offer &known) { return known.where == where; }))
+            if (!admission_.admits(one)) {
+                turned_ = {Turned::by_admission, {one}, {}};
+                return;
+            }
+        if (std::any_of(found_.begin(), found_.end(), [&](const Found &known) { return known.offer.where == where; }))
             return;
-        const Prediction predicted = predictor_.predict(where);
-        if (const std::string why = why_wait(predicted, where.front()); !why.empty())
-            return refuse(why);
-        found_.push_back({kind, where, predicted.joins, predicted.gain});
+        Prediction predicted = predictor_.predict(where);
+        if (waiting_.better(predicted, own_gpus())) {
+            turned_ = {Turned::by_waiting, {where.front()}, std::move(predicted)};
+            return;
+        }
+        const std::size_t spanned = groups_spanned(cluster_, where);
+        found_.push_back({{kind, where, std::move(predicted.joins), predicted.gain, predicted.score},
+                          scored() && predicted.known, spanned});
     }
 
-    /// Is waiting better? "Nobody pays" and the capacity gate; where somebody's profile is unknown neither has
-    /// a number to go by, and all of them asked to share.
-    std::string why_wait(const Prediction &predicted, const NodeGpus &first) const
+    /// One that may be joined, and what orders it beside its gain.
+    struct Found {
+        Offer offer;
+        bool by_score = false;
+        std::size_t spanned = 0; ///< link groups
+    };
+
+    static bool better(const Found &a, const Found &b)
     {
-        if (!predicted.known)
-            return {};
-        const std::string place = name_of(cluster_, first);
-        if (predicted.worst_finish > 1 + policy_.pay)
-            return "job " + std::to_string(predicted.worst_job) + " on " + place + " would run " +
-                   decimal(predicted.worst_finish, 2) + " times its time alone, at most " +
-                   decimal(1 + policy_.pay, 2) + " allowed: wait for it or lower --time";
-        const double least = kLeastGain * nodes_ * gpus_per_node_;
-        if (predicted.gain < least && !predicted.short_visit)
-            return "sharing " + place + " with " + name_of(predicted.joins) + " would gain the work of " +
-                   decimal(predicted.gain, 2) + " GPUs, at least " + decimal(least, 2) +
-                   " needed: wait or lower --time";
-        if (job_.wait_s >= 0 && job_.time_limit_s > 0 && predicted.score <= 0)
-            return "sharing " + place + " with " + name_of(predicted.joins) + " would cost " +
-                   decimal(-predicted.score, 0) + " s more than waiting " + decimal(job_.wait_s, 0) + " s: wait";
-        return {};
+        if (a.by_score != b.by_score)
+            return a.by_score;
+        const auto key = [](const Found &f) {
+            const Offer &o = f.offer;
+            return std::make_tuple(f.by_score ? -o.score : 0.0, o.kind, -o.gain, f.spanned, o.joins.size());
+        };
+        const auto left = key(a), right = key(b);
+        if (left != right)
+            return left < right;
+        const NodeGpus &first = a.offer.where.front(), &second = b.offer.where.front();
+        return std::tie(first.node, first.gpus) < std::tie(second.node, second.gpus);
     }
 
     Offers finish(Offer idle)
     {
-        const auto rank = [](const Offer &offer) { return offer.kind; };
-        std::sort(found_.begin(), found_.end(), [&](const Offer &a, const Offer &b) {
-            if (rank(a) != rank(b))
-                return rank(a) < rank(b);
-            return std::make_tuple(-a.gain, a.joins.size(), a.where.front().node, a.where.front().gpus) <
-                   std::make_tuple(-b.gain, b.joins.size(), b.where.front().node, b.where.front().gpus);
-        });
-        const std::size_t most = std::max(1u, policy_.max_offers);
-        found_.resize(std::min(found_.size(), idle.where.empty() ? most : most - 1));
+        const std::size_t most = std::max(1u, policy_.max_offers) - (idle.where.empty() ? 0 : 1);
+        const auto kept = found_.begin() + static_cast<std::ptrdiff_t>(std::min(found_.size(), most));
+        std::partial_sort(found_.begin(), kept, found_.end(), better);
+        Offers made{{}, {}, examined_};
+        for (auto at = found_.begin(); at != kept; ++at)
+            made.offers.push_back(std::move(at->offer));
         if (!idle.where.empty()) {
             const auto worse = [&](const Offer &o) { return !policy_.pack && o.gain < idle.gain - kEqualGain; };
-            found_.insert(std::find_if(found_.begin(), found_.end(), worse), idle);
-        } else if (found_.empty() && refusal_.empty()) {
-            refuse(why_nobody());
+            const auto at = std::find_if(made.offers.begin(), made.offers.end(), worse);
+            made.offers.insert(at, std::move(idle));
         }
-        return {std::move(found_), {refusal_}, examined_};
+        made.refusal.text = refusal(made.offers.empty()).substr(0, kRefusalLimit);
+        return made;
+    }
+
+    /// Of the last candidate turned down; where nobody was even looked at, why.
+    std::string refusal(bool nothing_offered) const
+    {
+        if (!refusal_.empty())
+            return refusal_;
+        switch (turned_.how) {
+        case Turned::by_admission:
+            return admission_.why_not(turned_.where);
+        case Turned::by_waiting:
+            return waiting_.explain(turned_.predicted, own_gpus(), name_of(cluster_, turned_.where),
+                                    name_of(turned_.predicted.joins));
+        case Turned::nobody:
+            break;
+        }
+        return nothing_offered ? why_nobody() : std::string();
     }
 
     /// Nobody in scope: somebody out of it who sits on such GPUs, or that there is none.
@@ -304,26 +307,23 @@ class Search {
                std::to_string(gpus_per_node_) + " GPU(s) each: wait or ask for fewer";
     }
 
-    const std::vector<JobId> &residents(int node, int gpu) const
-    {
-        return cluster_.node(node).gpus.at(static_cast<std::size_t>(gpu)).residents;
-    }
-
-    std::vector<int> every_gpu(int node) const
-    {
-        std::vector<int> gpus(cluster_.node(node).gpus.size());
-        for (std::size_t i = 0; i < gpus.size(); ++i)
-            gpus[i] = static_cast<int>(i);
-        return gpus;
-    }
+    /// The last candidate turned down; the words are made when they are asked for.
+    struct Turned {
+        enum How { nobody, by_admission, by_waiting } how = nobody;
+        NodeGpus where;
+        Prediction predicted;
+    };
 
     const Cluster &cluster_;
     const PlacementRequest &job_;
     const SharingPolicy &policy_;
     Admission admission_;
     Predictor predictor_;
+    Waiting waiting_;
     std::uint32_t gpus_per_node_, nodes_;
-    std::vector<Offer> found_;
+    Places places_;
+    std::vector<Found> found_;
+    Turned turned_;
     std::string refusal_;
     std::uint32_t examined_ = 0;
 };

@@ -16,7 +16,7 @@ namespace jigsaw::core {
 enum class SharingScope { user, account, any };
 
 /// What the site allows for one job (merged from its partition, QOS and account).
-struct SharingPolicy {
+struct SharingPolicy : SharingCosts {
     bool enabled = true;
     std::uint32_t max_jobs_per_gpu = 2;
     SharingScope scope = SharingScope::user;
@@ -27,8 +27,8 @@ struct SharingPolicy {
     double pay = 0.5;                       ///< no resident's predicted finish beyond (1 + pay) of its isolated run
     double max_turn_ratio = 4;              ///< refuse pairs whose turns differ more
     std::uint32_t max_offers = 16;          ///< candidates handed back
-    double share_slowdown = 1.05;           ///< of a shared GPU beyond the sum of its loads (scheduling-study 9)
-    double extra_iterations = 1;            ///< q: what partial depth costs in iterations, >= 1
+    double least_gain = 0.3;   ///< capacity gate: what a join adds at least, of the newcomer's GPUs (study 7)
+    double unknown_run_s = 0;  ///< taken for a newcomer without a time limit; 0: it stays for ever
     bool pack = false; ///< join even while idle GPUs fit: keeps them for jobs that do not share
 };
 
@@ -44,6 +44,8 @@ struct PlacementRequest {
     std::vector<bool> allowed_nodes; ///< [node]; empty: all
     std::int64_t now_s = 0;
     std::int64_t time_limit_s = 0;
+    double run_s = 0;         ///< expected isolated run, from earlier runs; 0: not known, the time limit is taken
+    double waited_s = 0;      ///< it has waited already
     double wait_s = -1;       ///< expected wait for GPUs of its own; negative: unknown, waiting is not weighed
     double queue_per_gpu = 0; ///< waiting jobs per GPU of the cluster: what a saved GPU-second is worth to others
 };
@@ -55,6 +57,7 @@ struct Offer {
     std::vector<NodeGpus> where;
     std::vector<JobId> joins; ///< residents it would share with
     double gain = 0;          ///< predicted gain in GPU rate; larger is better
+    double score = 0;         ///< seconds won over waiting, all jobs together; only where a wait was given
 };
 
 /// Why nothing better was offered: names the GPU, the number and the remedy. One line, at most 200 characters.
@@ -63,7 +66,8 @@ struct Refusal {
 };
 
 struct Offers {
-    /// Best first: exact gangs, then subsets and mixed sets, by gain within a kind. The idle offer (all idle
+    /// Best first: exact gangs, then subsets and mixed sets, by gain within a kind; where an expected wait was
+    /// given, joins of known profile by score instead, whatever their kind. The idle offer (all idle
     /// GPUs that fit, at most one offer) stands before the first joining offer that gains less than it: a job
     /// is only sent to a GPU in use while idle ones fit when that costs nobody anything, or when the site
     /// packs.

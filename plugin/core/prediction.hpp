@@ -11,20 +11,17 @@
 
 namespace jigsaw::core {
 
-/// What one job asks of the resources around a GPU, as shares of its isolated iteration.
-struct Load {
-    bool known = false;
-    double gpu = 1, network = 0;                 ///< at full depth; without a profile: busy all the time
-    double gpu_partial = 1, network_partial = 0; ///< mean over iterations at the depth it may run at
-    double host = 0;                             ///< CPU and input: both overlap with others' turns
-};
-
-/// `workers`: GPUs of the job, one rank on each.
-Load load_of(const SpbRequest &spb, const Profile &profile, std::uint32_t workers);
-
 /// By how much everybody on a GPU with these loads is slowed: share_slowdown * max(1, largest sum of loads).
 /// Partial depth is used where it is better after its extra iterations.
-double slowdown_of(const std::vector<Load> &loads, const SharingPolicy &policy);
+double slowdown_of(const std::vector<Load> &loads, const SharingCosts &costs);
+
+/// How far a job is: measured progress where there is some, else time since its start at the present slow-down.
+struct Remaining {
+    double elapsed_s = 0;   ///< wall
+    double progress_s = 0;  ///< isolated
+    double remaining_s = 0; ///< isolated; never 0
+};
+Remaining remaining_of(const Resident &job, double slowdown_now, std::int64_t now_s);
 
 /// What joining would do.
 struct Prediction {
@@ -34,6 +31,11 @@ struct Prediction {
     double worst_finish = 1;  ///< largest predicted finish of a resident over its isolated run
     JobId worst_job = 0;      ///< whose
     bool short_visit = true;  ///< the newcomer is gone after a tenth of the shortest resident's remaining run
+    bool interlocked = true;  ///< everybody on these GPUs runs at partial depth, and that is the better choice
+    std::size_t most_jobs = 1; ///< on one of these GPUs, the newcomer counted
+    double own_finish_s = 0;  ///< until the newcomer ends if it joins
+    double free_in_s = 0;     ///< until the last of the residents has left, were the newcomer to wait for them
+    double own_run_s = 0;     ///< isolated run taken for the newcomer
     double score = 0;         ///< seconds won over waiting, all jobs together; only where a wait was given
     std::vector<JobId> joins; ///< ascending
 };
@@ -47,26 +49,29 @@ class Predictor {
   private:
     struct Member {
         JobId id = 0;
+        bool known = false;
         double gpus = 0;
         double slow_now = 1, slow_then = 1;
-        double elapsed_s = 0, progress_s = 0, remaining_s = 0;
+        Remaining run;
         double together_s(double own_s) const; ///< wall time both run
         double delay_s(double own_s) const;    ///< of its finish
     };
 
-    const Load &load(JobId id);
-    double slowdown_now(JobId id);
-    double slowdown_on(const std::vector<JobId> &residents, bool with_newcomer);
+    double slowdown_now(const Resident &job);
+    LoadSum sum_on(const std::vector<JobId> &residents) const;
     Member member(JobId id);
-    std::vector<Member> members(const std::vector<NodeGpus> &where, double *ret_own_slowdown);
-    double score(const std::vector<Member> &members, double own_gpus, double own_slowdown) const;
+    void collect(const std::vector<NodeGpus> &where, Prediction *made);
+    void raise(JobId id, double slow);
+    double finish(double own_s, const Prediction &made) const;
+    double score(double own_gpus, const Prediction &made) const;
 
     const Cluster &cluster_;
     const PlacementRequest &job_;
     const SharingPolicy &policy_;
     Load own_;
-    std::unordered_map<JobId, Load> loads_;
-    std::unordered_map<JobId, double> slow_now_;
+    double own_run_s_ = 0;
+    std::unordered_map<JobId, Member> seen_; ///< as they are now
+    std::vector<Member> members_;            ///< of the candidate looked at
 };
 
 } // namespace jigsaw::core
