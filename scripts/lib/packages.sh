@@ -14,7 +14,7 @@ JIGSAW_BUILD_PACKAGES=(
 )
 # What the tests need beside that.
 # shellcheck disable=SC2034
-JIGSAW_CHECK_PACKAGES=(spin shellcheck binutils procps)
+JIGSAW_CHECK_PACKAGES=(spin shellcheck binutils procps slurmdbd mariadb-server)
 
 package_installed()
 {
