@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 #include <vector>
 
@@ -226,11 +227,15 @@ struct Worker {
 };
 
 /// One GPU, whole-iteration turns, until `end_ms`. Returns the share of time that the GPU was busy.
-double simulate(std::vector<Worker> &workers, double end_ms)
+double simulate(std::vector<Worker> &workers, double end_ms, double patience = 0)
 {
     TurnQueue queue;
-    for (std::size_t i = 0; i < workers.size(); ++i)
-        queue.add(process(i + 1, workers[i].weight, workers[i].guaranteed_share));
+    queue.set_patience(patience);
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+        Process entry = process(i + 1, workers[i].weight, workers[i].guaranteed_share);
+        entry.unit = workers[i].unit;
+        queue.add(entry);
+    }
     std::uint64_t now_ns = 0, busy_ns = 0;
     std::vector<bool> asked(workers.size(), false);
     while (static_cast<double>(now_ns) < end_ms * kMs) {
@@ -244,7 +249,7 @@ double simulate(std::vector<Worker> &workers, double end_ms)
         }
         const auto chosen = queue.next(now_ns);
         if (!chosen) {
-            now_ns = soonest;
+            now_ns = std::min(soonest, queue.idle_until(now_ns).value_or(soonest));
             continue;
         }
         Worker &worker = workers[*chosen - 1];
@@ -253,7 +258,7 @@ double simulate(std::vector<Worker> &workers, double end_ms)
         const auto turn_ns = static_cast<std::uint64_t>(worker.turn_ms * kMs);
         now_ns += turn_ns;
         busy_ns += turn_ns;
-        queue.released(*chosen, now_ns, worker.unit);
+        queue.released(*chosen, now_ns, 1);
         ++worker.iterations;
         worker.ready_ns = now_ns + static_cast<std::uint64_t>(worker.away_ms * kMs);
         asked[*chosen - 1] = false;
@@ -358,6 +363,161 @@ START_TEST(turns_are_work_conserving)
 }
 END_TEST
 
+/// The eight models of Muri's profiles on one GPU, ms: on the GPU, and the whole iteration.
+const std::vector<std::pair<double, double>> kModels{{14, 517},  {160, 178}, {8, 490},  {410, 426},
+                                                     {110, 779}, {59, 798},  {68, 107}, {80, 109}};
+
+struct Group {
+    std::vector<Worker> workers;
+    double load = 0;
+};
+
+/// All multisets of `size` models.
+void groups_of(std::size_t size, std::size_t from, Group group, std::vector<Group> *ret_groups)
+{
+    if (group.workers.size() == size)
+        return ret_groups->push_back(group);
+    for (std::size_t m = from; m < kModels.size(); ++m) {
+        const auto &[turn_ms, iteration_ms] = kModels[m];
+        Group next = group;
+        next.workers.push_back({turn_ms, iteration_ms - turn_ms});
+        next.workers.back().unit = iteration_ms;
+        next.load += turn_ms / iteration_ms;
+        groups_of(size, m, next, ret_groups);
+    }
+}
+
+struct Reached {
+    double mean_rate = 0;  ///< sum of rates over the model's, mean over all groups
+    double p90_worst = 0;  ///< slow-down of the worst member over the model's
+};
+
+Reached reached_on_all_groups(double patience)
+{
+    std::vector<Group> groups;
+    for (std::size_t size : {2u, 3u, 4u})
+        groups_of(size, 0, {}, &groups);
+    ck_assert_uint_eq(groups.size(), 36 + 120 + 330);
+    Reached reached;
+    std::vector<double> worst;
+    constexpr double kEndMs = 120000;
+    for (Group &group : groups) {
+        simulate(group.workers, kEndMs, patience);
+        reached.mean_rate += rate_of_model(group.workers, kEndMs) / static_cast<double>(groups.size());
+        double slowest = 0;
+        for (const Worker &worker : group.workers)
+            slowest = std::max(slowest, kEndMs / (static_cast<double>(worker.iterations) * worker.alone_ms()));
+        worst.push_back(slowest / std::max(1.0, group.load));
+    }
+    std::sort(worst.begin(), worst.end());
+    reached.p90_worst = worst[worst.size() * 9 / 10];
+    std::printf("# patience %.2f: %.4f of the model's rate, worst member at p90 %.4f of its slow-down\n", patience,
+                reached.mean_rate, reached.p90_worst);
+    return reached;
+}
+
+// Progress in isolated time: the sum of rates is what the model says, and nobody is much slower than it says. Jobs that
+// are rarely on the GPU need some patience beside turns as long as their whole iteration.
+START_TEST(turns_reach_the_model_on_all_groups)
+{
+    const Reached hasty = reached_on_all_groups(0), patient = reached_on_all_groups(0.25);
+    ck_assert_double_ge(hasty.mean_rate, 0.95);
+    ck_assert_double_ge(patient.mean_rate, 0.95);
+    ck_assert_double_le(patient.p90_worst, 1.15);
+    ck_assert_double_gt(hasty.p90_worst, patient.p90_worst);
+}
+END_TEST
+
+// The GPU idles for somebody who is owed, expected and near, and for nobody else.
+START_TEST(patience_has_bounds)
+{
+    struct {
+        double patience;
+        std::uint64_t asks_ms; ///< process 1 asks after its turns of 100 ms; 2 is back 150 ms after its own of 10
+        std::uint64_t until_ms; ///< 0: no idling
+    } const rows[] = {
+        {0.25, 140, 160}, {0.25, 130, 0}, {0.25, 160, 0}, {0.5, 115, 160}, {0, 159, 0},
+    };
+    for (const auto &row : rows) {
+        TurnQueue queue;
+        queue.set_patience(row.patience);
+        queue.add(process(1));
+        queue.add(process(2));
+        for (int i = 0; i < 5; ++i)
+            run_turn(queue, 1, 0, 100 * kMs);
+        run_turn(queue, 2, 0, 10 * kMs);
+        queue.want(2, 160 * kMs); // away for 150
+        run_turn(queue, 2, 0, 10 * kMs);
+        queue.want(1, 100 * kMs);
+        const auto until = queue.idle_until(row.asks_ms * kMs);
+        ck_assert_uint_eq(until.value_or(0), row.until_ms * kMs);
+        ck_assert_uint_eq(next_of(queue, row.asks_ms * kMs), until ? 0 : 1);
+        queue.remove(2);
+        ck_assert_uint_eq(next_of(queue, row.asks_ms * kMs), 1);
+    }
+}
+END_TEST
+
+// Weights are shares of the GPU's time where everybody is always ready, whatever the lengths of turns.
+START_TEST(weights_are_shares_of_time)
+{
+    const std::vector<std::vector<Worker>> mixes{
+        {{10, 0, 2}, {10, 0, 1}},
+        {{10, 0, 1}, {37, 0, 1}},
+        {{10, 0, 3}, {25, 0, 1}, {5, 0, 0.5}},
+        {{7, 0, 1}, {11, 0, 2}, {13, 0, 3}, {90, 0, 4}},
+    };
+    for (std::vector<Worker> workers : mixes) {
+        double weights = 0, time_ms = 0;
+        for (Worker &worker : workers) {
+            worker.unit = worker.turn_ms;
+            weights += worker.weight;
+        }
+        simulate(workers, 200000);
+        for (const Worker &worker : workers)
+            time_ms += static_cast<double>(worker.iterations) * worker.turn_ms;
+        for (const Worker &worker : workers)
+            ck_assert_double_eq_tol(static_cast<double>(worker.iterations) * worker.turn_ms / time_ms,
+                                    worker.weight / weights, 0.02 * worker.weight / weights);
+    }
+}
+END_TEST
+
+// A floor in time: three of ten turns would be too few for the short one.
+START_TEST(a_guaranteed_share_counts_time)
+{
+    std::vector<Worker> workers{{5, 0, 1, 0.3}, {50, 0}, {50, 0}};
+    simulate(workers, 120000);
+    const double own_ms = static_cast<double>(workers[0].iterations) * 5;
+    const double all_ms = own_ms + static_cast<double>(workers[1].iterations + workers[2].iterations) * 50;
+    ck_assert_double_ge(own_ms / all_ms, 0.3 - 0.02);
+    ck_assert_double_le(own_ms / all_ms, 0.3 + 0.05); // a floor, not more
+    ck_assert_int_le(std::abs(workers[1].iterations - workers[2].iterations), 1);
+}
+END_TEST
+
+START_TEST(units_may_change_on_the_way)
+{
+    TurnQueue queue;
+    queue.add(process(1));
+    queue.add(process(2));
+    for (int i = 0; i < 5; ++i)
+        run_turn(queue, 1, 0, kMs);
+    ck_assert_double_eq(queue.progress(1), 5);
+    queue.level();
+    ck_assert_double_eq(queue.progress(1), queue.progress(2));
+    TurnQueue::Process timed = process(2);
+    timed.unit = 40;
+    queue.add(timed);
+    run_turn(queue, 2, 0, kMs);
+    ck_assert_double_eq(queue.progress(2), 40);
+    timed.unit = -1; // no number: one for one
+    queue.add(timed);
+    run_turn(queue, 2, 0, kMs);
+    ck_assert_double_eq(queue.progress(2), 41);
+}
+END_TEST
+
 } // namespace
 
 int main()
@@ -372,6 +532,8 @@ int main()
                              leases_follow_the_longest_of_the_last_turns});
     jigsaw::tests::add_case(suite, "simulation",
                             {unequal_iterations_advance_one_for_one, weights_are_shares_of_turns,
-                             a_guaranteed_share_is_a_floor, nobody_starves, turns_are_work_conserving});
+                             a_guaranteed_share_is_a_floor, nobody_starves, turns_are_work_conserving,
+                             turns_reach_the_model_on_all_groups, patience_has_bounds, weights_are_shares_of_time,
+                             a_guaranteed_share_counts_time, units_may_change_on_the_way});
     return jigsaw::tests::run_tap(suite);
 }
