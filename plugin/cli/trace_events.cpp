@@ -5,6 +5,8 @@
 
 #include "plugin/agent/json.hpp"
 
+#include <algorithm>
+
 namespace jigsaw::cli {
 
 namespace {

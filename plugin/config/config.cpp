@@ -115,18 +115,18 @@ const KeyRow &row_named(const char *key)
     return *std::find_if(table.begin(), table.end(), [&](const KeyRow &row) { return std::strcmp(row.key, key) == 0; });
 }
 
-/// The entries of a mapping; an empty value is an empty mapping.
-const std::vector<YamlNode::Entry> &entries_of(const YamlNode &node, const std::string &path)
+/// The entries of a mapping; an empty value is an empty mapping. (A view: what is returned refers to `node` alone.)
+const std::vector<YamlNode::Entry> &entries_of(const YamlNode &node, std::string_view path)
 {
     if (!node.is_mapping && !node.scalar.empty())
-        throw YamlError{node.at, path, "'" + shown(node.scalar) + "', where 'key: value' lines belong"};
+        throw YamlError{node.at, std::string(path), "'" + shown(node.scalar) + "', where 'key: value' lines belong"};
     return node.entries;
 }
 
-const std::string &scalar_of(const YamlNode &node, const std::string &path)
+const std::string &scalar_of(const YamlNode &node, std::string_view path)
 {
     if (node.is_mapping)
-        throw YamlError{node.at, path, "'key: value' lines, where a single value belongs"};
+        throw YamlError{node.at, std::string(path), "'key: value' lines, where a single value belongs"};
     return node.scalar;
 }
 

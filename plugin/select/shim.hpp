@@ -140,7 +140,13 @@ inline const char *partition_name(const job_record_t *job)
 }
 inline bool wants_whole_node(const job_record_t *job)
 {
-    return job->details && job->details->whole_node == 1; // --exclusive; 2 is --exclusive=user
+    if (!job->details)
+        return false;
+#ifdef WHOLE_TOPO // a set of flags since 24.11; --exclusive=topo, by the job or its partition, takes whole nodes, too
+    return (job->details->whole_node & WHOLE_NODE_REQUIRED) || IS_JOB_WHOLE_TOPO(job);
+#else
+    return job->details->whole_node == WHOLE_NODE_REQUIRED; // --exclusive; 2 is --exclusive=user
+#endif
 }
 inline node_record_t *node_at(int index)
 {

@@ -3,6 +3,7 @@
 
 #include "runtime/examples/training.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>

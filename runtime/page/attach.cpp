@@ -2,6 +2,7 @@
 // ATTACH and its answer. docs/protocol.md "Registration" 3.
 #include "runtime/page/attach.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace jigsaw::page {

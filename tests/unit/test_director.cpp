@@ -5,6 +5,7 @@
 #include "runtime/capi/director.hpp"
 #include "runtime/collective/error.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <unistd.h>

@@ -4,6 +4,7 @@
 #include "runtime/collective/error.hpp"
 #include "runtime/collective/threads.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
