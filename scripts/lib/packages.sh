@@ -3,18 +3,29 @@
 # Debian packages: install what is missing, and nothing when nothing is. Sourced after say.sh.
 #
 #   need_packages NAME...   installs those that are not installed yet
+#   build_packages yes|no   prints what a build needs, with LibTorch or without
 
+JIGSAW_LIBTORCH_PACKAGES=(libtorch-dev libopenblas0-pthread)
 # What a build with every part needs.
 # shellcheck disable=SC2034 # used by the scripts that source this file
 JIGSAW_BUILD_PACKAGES=(
     build-essential autoconf automake libtool pkgconf python3
-    libhwloc-dev libyaml-dev check libgloo-dev libtorch-dev libopenblas0-pthread
+    libhwloc-dev libyaml-dev check libgloo-dev "${JIGSAW_LIBTORCH_PACKAGES[@]}"
     libslurm-dev slurmctld slurmd slurm-client munge
     dpkg-dev ca-certificates
 )
 # What the tests need beside that.
 # shellcheck disable=SC2034
 JIGSAW_CHECK_PACKAGES=(spin shellcheck binutils procps slurmdbd mariadb-server)
+
+build_packages()
+{
+    local name
+    for name in "${JIGSAW_BUILD_PACKAGES[@]}"; do
+        case " ${JIGSAW_LIBTORCH_PACKAGES[*]} " in *" $name "*) [ "$1" = yes ] || continue ;; esac
+        echo "$name"
+    done
+}
 
 package_installed()
 {

@@ -4,6 +4,8 @@
 #
 #   slurm_source        prints the folder; fetches and configures it the first time
 #
+#   slurm_source FILE   the same from an archive of Slurm's source, where Debian's archive does not have it
+#
 # Debian ships no package with slurmctld's headers, and structures change inside a release, so only the source package
 # of the very version that is installed will do. A private apt configuration finds it: the machine's own sources stay
 # as they are. Cached in ${XDG_CACHE_HOME:-/var/cache}/jigsaw-build, by version.
@@ -52,28 +54,53 @@ slurm_fetch()
         slurm_source_lines >"$apt/sources.list"
     fi
     [ -s "$apt/sources.list" ] || { echo "apt on this machine reads nothing of Debian's"; return 1; }
-    private_apt "$apt" update && (cd "$folder" && private_apt "$apt" source "$wanted")
+    private_apt "$apt" update && slurm_unpack_source "$folder" "$apt" "$wanted"
+}
+
+# slurm_unpack_source FOLDER APT-FOLDER PACKAGE=VERSION: with Debian's patches where the mirror has them. Some mirrors keep
+# only upstream's archive of a release (apt checks it like the rest); then we build without the patches, and rely on the
+# plugin's check of what it reads (selfcheck.cpp).
+slurm_unpack_source()
+{
+    local folder=$1 apt=$2 wanted=$3 archive
+    cd "$folder" || return 1
+    if private_apt "$apt" source "$wanted"; then return 0; fi
+    echo "no complete source package on this mirror: taking upstream's archive without Debian's patches"
+    private_apt "$apt" source --tar-only "$wanted" || return 1
+    archive=$(find . -maxdepth 1 -name '*.orig.tar.*' | head -n 1)
+    [ -n "$archive" ] && tar -xf "$archive"
 }
 
 # slurm_configure TREE: config.h as the packaged daemons were built with; the rest of their options change no header.
+# Without munge's headers: since 24.11 they are required, and only the munge plugin needs them.
 slurm_configure()
 {
-    (cd "$1" && ./configure --disable-debug --enable-multiple-slurmd --sysconfdir=/etc/slurm)
+    (cd "$1" && ./configure --disable-debug --enable-multiple-slurmd --without-munge --sysconfdir=/etc/slurm)
+}
+
+# slurm_obtain FOLDER PACKAGE=VERSION [FILE]
+slurm_obtain()
+{
+    if [ -n "${3:-}" ]; then
+        tar -xf "$3" -C "$1"
+    else
+        slurm_fetch "$1" "$2"
+    fi
 }
 
 # slurm_source: only the folder goes to stdout, progress to stderr.
 slurm_source()
 {
-    local wanted version folder tree
+    local wanted version folder tree file=${1:-}
     wanted=$(slurm_package_version)
     version=${wanted#*=}
     folder=$JIGSAW_CACHE/slurm-$version
     if [ ! -e "$folder/done" ]; then
-        say "Slurm source: fetching $wanted (about 8 MB) into $folder" >&2
+        say "Slurm source: ${file:-fetching $wanted (about 8 MB)} into $folder" >&2
         rm -rf "$folder"
         mkdir -p "$folder"
-        run_logged "$folder/fetch.log" slurm_fetch "$folder" "$wanted" >&2 ||
-            die "could not fetch the source of $wanted. If Debian has a newer one, upgrade slurmctld, slurmd and libslurm-dev;" \
+        run_logged "$folder/fetch.log" slurm_obtain "$folder" "$wanted" "$file" >&2 ||
+            die "could not get the source of $wanted. If Debian has a newer one, upgrade slurmctld, slurmd and libslurm-dev;" \
                 "else give --slurm-source DIR, or --slurm-source none to build without the select plugin"
         tree=$(find "$folder" -maxdepth 2 -name META -printf '%h\n' | head -n 1)
         [ -n "$tree" ] || die "the source package of $wanted holds no META file; see $folder/fetch.log"
