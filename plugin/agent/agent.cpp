@@ -359,7 +359,7 @@ void Agent::publish(std::uint64_t now_ns)
         const bool first = !job.profile_told && local.rank0()->report.iteration >= kProfileIterations;
         job.profile_told = job.profile_told || first;
         if (due || first)
-            publisher_->publish(job.record.job_id, comment_segment(local));
+            publisher_->publish(job.record.job_id, comment_segment(local, now_ns, static_cast<std::int64_t>(wall_ns() / 1000000000)));
     }
 }
 
@@ -370,7 +370,7 @@ void Agent::publish_last(const Process &rank0)
         return;
     for (const LocalJob &job : local_jobs(*this)) {
         if (job.rank0() == &rank0 && rank0.report.iteration > 0)
-            publisher_->publish(job.job->record.job_id, comment_segment(job));
+            publisher_->publish(job.job->record.job_id, comment_segment(job, page::monotonic_ns(), static_cast<std::int64_t>(wall_ns() / 1000000000)));
     }
 }
 

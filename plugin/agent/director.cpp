@@ -95,6 +95,19 @@ double Director::depth_fraction(const LocalJob &job)
                : plan::mean_depth_fraction(report.agreed, process->world_size, block_times(report));
 }
 
+std::vector<double> Director::level_costs_ms(const LocalJob &job)
+{
+    const Process *process = job.rank0();
+    if (process == nullptr || !process->report_valid)
+        return {};
+    const std::vector<std::uint64_t> &blocks = process->report.block_backward_ns;
+    if (blocks.empty() || std::any_of(blocks.begin(), blocks.end(), [](std::uint64_t ns) { return ns == 0; }))
+        return {};
+    const core::SpbRequest &request = job.job->record.spb;
+    const std::uint32_t levels = wanted_levels(request, process->world_size);
+    return level_times(plan::make_depth_table(request.policy, levels, blocks), blocks);
+}
+
 void Director::note_pairing(const Process &younger, const Process &older)
 {
     if (!younger.report_valid || !older.report_valid)

@@ -51,6 +51,8 @@ class Director {
     plan::Directive wanted(const JobKey &key) const;
     /// Mean depth fraction of what the job follows, by its measured backward times.
     static double depth_fraction(const LocalJob &job);
+    /// Backward time in ms at each level the job would be asked for; empty where its blocks' times are not known.
+    static std::vector<double> level_costs_ms(const LocalJob &job);
 
   private:
     struct State {

@@ -48,6 +48,12 @@ struct Process {
     bool report_valid = false;
     std::uint64_t report_retry_ns = 0;
     Seat seat;
+    /// What it said of its run when it first did: what it has done since then tells how long the rest will take.
+    struct Progress {
+        bool known = false;
+        double share = 0;
+        std::uint64_t at_ns = 0, waited_ns = 0;
+    } first_progress;
 
     /// Take a new copy of the report page; a torn or bad one leaves the last, and is not tried again for a while: a
     /// process that leaves its counter odd must not cost jigsawd time at every turn.
@@ -55,10 +61,13 @@ struct Process {
     {
         if (now_ns < report_retry_ns)
             return;
-        if (page::read_report(&report, pages.report.get()))
-            report_valid = true;
-        else
+        if (!page::read_report(&report, pages.report.get())) {
             report_retry_ns = now_ns + kReportRetryNs;
+            return;
+        }
+        report_valid = true;
+        if (!first_progress.known && report.progress >= 0) // NaN: it says nothing
+            first_progress = {true, report.progress, now_ns, seat.waited_ns};
     }
     /// Depth in the iteration it reports; full depth when it reports none.
     std::uint32_t depth() const { return report.depth; }

@@ -5,6 +5,7 @@
 #include "plugin/agent/json.hpp"
 #include "plugin/agent/version.hpp"
 #include "plugin/config/options.hpp"
+#include "plugin/config/text.hpp"
 #include "runtime/page/page.hpp"
 
 #include <algorithm>
@@ -225,9 +226,38 @@ std::uint64_t full_backward_ns(const page::ReportView &report)
     return report.last_depth == report.num_blocks ? report.backward_ns : 0;
 }
 
+/// "lvl_ms":"4.1 30": backward time at each level, where there are few enough of them to say.
+void add_level_costs(Json &json, const LocalJob &job)
+{
+    constexpr std::size_t kMostLevels = 8;
+    const std::vector<double> costs = Director::level_costs_ms(job);
+    if (costs.size() < 2 || costs.size() > kMostLevels)
+        return;
+    std::string text;
+    for (const double ms : costs)
+        text += (text.empty() ? "" : " ") + config::format_fraction(std::round(100 * ms) / 100);
+    json.field("lvl_ms", text);
+}
+
+/// Isolated seconds done since it attached, which is without its waits for turns, and those left of the run by the
+/// progress it reports; `at`: when that was so.
+void add_progress(Json &json, const Process &rank0, std::uint64_t now_ns, std::int64_t wall_s)
+{
+    constexpr double kLeastAdvance = 0.01; // of the run: less tells too little of its speed
+    const auto without_waits = [&](std::uint64_t since_ns, std::uint64_t waited_ns) {
+        const std::uint64_t wall_ns = now_ns - std::min(now_ns, since_ns);
+        return seconds(wall_ns - std::min(wall_ns, rank0.seat.waited_ns - waited_ns));
+    };
+    const Process::Progress &first = rank0.first_progress;
+    json.field("at", wall_s).field("done_s", std::round(without_waits(rank0.attached_ns, 0)));
+    const double advanced = first.known ? rank0.report.progress - first.share : 0;
+    if (advanced >= kLeastAdvance)
+        json.field("left_s", std::round(without_waits(first.at_ns, first.waited_ns) * (1 - rank0.report.progress) / advanced));
+}
+
 } // namespace
 
-std::string comment_segment(const LocalJob &job)
+std::string comment_segment(const LocalJob &job, std::uint64_t now_ns, std::int64_t wall_s)
 {
     const Job &record = *job.job;
     const Process *rank0 = job.rank0();
@@ -247,6 +277,8 @@ std::string comment_segment(const LocalJob &job)
         if (const std::uint64_t full_ns = full_backward_ns(report); full_ns > 0)
             json.field("bwd_ms", std::round(100 * milliseconds(full_ns)) / 100);
         json.field("sync_ms", std::round(100 * milliseconds(report.sync_ns)) / 100);
+        add_level_costs(json, job);
+        add_progress(json, *rank0, now_ns, wall_s);
     }
     const std::vector<std::string> sentences = record.marks.sentences(record.record.spb.memory_bytes);
     if (!sentences.empty())

@@ -15,8 +15,8 @@ namespace jigsaw::agent {
 std::string status_json(const Agent &agent, std::uint32_t uid);
 /// Prometheus text (no user's name or loss in it).
 std::string metrics_text(const Agent &agent);
-/// Our segment of a job's AdminComment: "jigsaw:{...}", at most kSegmentBytes.
-std::string comment_segment(const LocalJob &job);
+/// Our segment of a job's AdminComment: "jigsaw:{...}", at most kSegmentBytes. `wall_s`: seconds since 1970, at now_ns.
+std::string comment_segment(const LocalJob &job, std::uint64_t now_ns, std::int64_t wall_s);
 
 /// Jobs with their processes, ordered by rank.
 std::vector<LocalJob> local_jobs(const Agent &agent);

@@ -45,6 +45,7 @@ struct Profile {
     double iteration_ms = 0;                  ///< isolated iteration where stages overlap inside the job; 0: their sum
     std::vector<double> sync_share_of_level;  ///< [l-1]: share of the gradients' bytes up to level l; empty: equal parts
     std::uint64_t memory_peak_bytes = 0;      ///< per GPU; 0: unknown
+    double run_s = 0; ///< isolated length of the last whole run, in seconds; 0: unknown
 
     bool known() const { return !backward_ms_of_level.empty(); }
     double full_turn_ms() const { return forward_ms + (known() ? backward_ms_of_level.back() : 0); }

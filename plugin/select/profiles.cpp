@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // See profiles.hpp. The file "jigsaw_profiles": a line for the format, then one line per profile, the oldest first:
-//     uid key forward_ms backward_ms network_ms memory_bytes
+//     uid key forward_ms backward_ms network_ms memory_bytes run_s level_ms,level_ms,...
+// where the last two may be missing: an earlier version wrote six words. "-" stands for levels that are not known.
 #include "plugin/select/profiles.hpp"
 
 #include "plugin/config/text.hpp"
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -20,21 +23,54 @@ namespace jigsaw::select {
 namespace {
 
 constexpr std::size_t kMostProfiles = 10000;
-constexpr double kLongestMs = 1e9, kMostBytes = 1e15;
+constexpr double kLongestMs = 1e9, kMostBytes = 1e15, kLongestRun = 1e9, kLatest = 1e11;
 constexpr std::size_t kLongestKey = 64;
 const std::string kFormat = "jigsaw profiles 1";
 
-/// The number behind "name": in a JSON object of jigsawd's; 0 when there is none.
-double number_of(const std::string &json, const std::string &name, double highest)
+/// Where the value of "name": begins; npos when there is none.
+std::size_t value_of(const std::string &json, const std::string &name)
 {
     const std::string key = "\"" + name + "\":";
     const std::size_t at = json.find(key);
-    if (at == std::string::npos)
-        return 0;
-    const std::size_t begin = at + key.size();
-    const std::size_t end = json.find_first_not_of("0123456789.", begin);
+    return at == std::string::npos ? at : at + key.size();
+}
+
+/// The number behind "name": in a JSON object of jigsawd's, in any of JSON's forms; `none` when there is none.
+double number_of(const std::string &json, const std::string &name, double highest, double none = 0)
+{
+    const std::size_t begin = value_of(json, name);
+    if (begin == std::string::npos || begin >= json.size() || json[begin] < '0' || json[begin] > '9')
+        return none;
     double value = 0;
-    return config::parse_fraction(&value, json.substr(begin, end - begin), 0, highest) ? value : 0;
+    const char *end = json.data() + json.size();
+    const auto [stop, error] = std::from_chars(json.data() + begin, end, value);
+    const bool whole = stop != end && (*stop == ',' || *stop == '}');
+    return error == std::errc() && whole && value >= 0 && value <= highest ? value : none;
+}
+
+/// Ascending milliseconds, `separator` between them; empty when one is not.
+std::vector<double> parse_levels(const std::string &text, char separator)
+{
+    constexpr std::size_t kMostLevels = 64;
+    std::vector<double> levels;
+    for (const std::string &word : config::split(text, separator)) {
+        double ms = 0;
+        if (levels.size() == kMostLevels || !config::parse_fraction(&ms, word, 0, kLongestMs) ||
+            (!levels.empty() && ms < levels.back()))
+            return {};
+        levels.push_back(ms);
+    }
+    return levels;
+}
+
+/// Costs of levels whose last one, full depth, is `full_ms`.
+std::vector<double> scaled(std::vector<double> levels, double full_ms)
+{
+    const double factor = levels.back() > 0 ? full_ms / levels.back() : 0;
+    for (double &ms : levels)
+        ms *= factor;
+    levels.back() = full_ms;
+    return levels;
 }
 
 bool parse_line(std::uint32_t *ret_uid, std::string *ret_key, core::Profile *ret_profile, const std::string &line)
@@ -42,7 +78,7 @@ bool parse_line(std::uint32_t *ret_uid, std::string *ret_key, core::Profile *ret
     const std::vector<std::string> words = config::split(line, ' ');
     std::uint64_t uid = 0;
     double forward = 0, backward = 0, network = 0, memory = 0;
-    if (words.size() != 6 || !config::parse_whole(&uid, words[0], 0, UINT32_MAX) ||
+    if ((words.size() != 6 && words.size() != 8) || !config::parse_whole(&uid, words[0], 0, UINT32_MAX) ||
         !config::is_plain_word(words[1], kLongestKey) || !config::parse_fraction(&forward, words[2], 0, kLongestMs) ||
         !config::parse_fraction(&backward, words[3], 0, kLongestMs) ||
         !config::parse_fraction(&network, words[4], 0, kLongestMs) ||
@@ -55,7 +91,27 @@ bool parse_line(std::uint32_t *ret_uid, std::string *ret_key, core::Profile *ret
         ret_profile->backward_ms_of_level = {backward};
     ret_profile->network_ms = network;
     ret_profile->memory_peak_bytes = static_cast<std::uint64_t>(memory);
+    if (words.size() == 6)
+        return true;
+    if (!config::parse_fraction(&ret_profile->run_s, words[6], 0, kLongestRun))
+        return false;
+    if (words[7] == "-")
+        return true;
+    const std::vector<double> levels = parse_levels(words[7], ',');
+    if (levels.empty() || !ret_profile->known())
+        return false;
+    ret_profile->backward_ms_of_level = scaled(levels, backward);
     return true;
+}
+
+std::string format_levels(const std::vector<double> &levels)
+{
+    if (levels.size() < 2)
+        return "-";
+    std::string text;
+    for (double ms : levels)
+        text += (text.empty() ? "" : ",") + config::format_fraction(ms);
+    return text;
 }
 
 std::string format_line(std::uint32_t uid, const std::string &key, const core::Profile &profile)
@@ -63,7 +119,8 @@ std::string format_line(std::uint32_t uid, const std::string &key, const core::P
     const double backward = profile.known() ? profile.backward_ms_of_level.back() : 0;
     return std::to_string(uid) + " " + key + " " + config::format_fraction(profile.forward_ms) + " " +
            config::format_fraction(backward) + " " + config::format_fraction(profile.network_ms) + " " +
-           std::to_string(profile.memory_peak_bytes) + "\n";
+           std::to_string(profile.memory_peak_bytes) + " " + config::format_fraction(profile.run_s) + " " +
+           format_levels(profile.backward_ms_of_level) + "\n";
 }
 
 std::string file_of(const std::string &folder)
@@ -81,6 +138,16 @@ bool write_whole(const std::string &path, const std::string &text)
     return (fclose(file) == 0) && written && rename(fresh.c_str(), path.c_str()) == 0;
 }
 
+/// jigsawd's "lvl_ms":"4.1 30", where it fits the time of full depth; else full depth alone.
+std::vector<double> level_costs(const std::string &json, double full_ms)
+{
+    const std::size_t begin = value_of(json, "lvl_ms");
+    if (begin == std::string::npos || begin >= json.size() || json[begin] != '"')
+        return {full_ms};
+    const std::vector<double> levels = parse_levels(json.substr(begin + 1, json.find('"', begin + 1) - begin - 1), ' ');
+    return levels.empty() || !(levels.back() > 0) ? std::vector<double>{full_ms} : scaled(levels, full_ms);
+}
+
 } // namespace
 
 Measured parse_measured(const std::string &admin_comment)
@@ -91,16 +158,30 @@ Measured parse_measured(const std::string &admin_comment)
     measured.profile.forward_ms = number_of(json, "fwd_ms", kLongestMs);
     measured.profile.network_ms = number_of(json, "sync_ms", kLongestMs);
     if (const double backward = number_of(json, "bwd_ms", kLongestMs); backward > 0)
-        measured.profile.backward_ms_of_level = {backward};
+        measured.profile.backward_ms_of_level = level_costs(json, backward);
+    measured.done_s = number_of(json, "done_s", kLongestRun, -1);
+    measured.left_s = number_of(json, "left_s", kLongestRun, -1);
+    measured.at_s = static_cast<std::int64_t>(number_of(json, "at", kLatest));
     measured.profile.memory_peak_bytes = static_cast<std::uint64_t>(number_of(json, "mem", kMostBytes));
     return measured;
+}
+
+double run_of(const Measured &measured, std::int64_t end_s)
+{
+    if (measured.done_s < 0 || measured.at_s <= 0)
+        return 0;
+    return measured.done_s + static_cast<double>(std::max<std::int64_t>(0, end_s - measured.at_s));
 }
 
 core::Profile merge_profiles(const core::Profile &older, const core::Profile &newer)
 {
     core::Profile merged = older;
-    if (newer.known())
+    if (newer.backward_ms_of_level.size() == 1 && older.backward_ms_of_level.size() > 1)
+        merged.backward_ms_of_level = scaled(older.backward_ms_of_level, newer.backward_ms_of_level.back());
+    else if (newer.known())
         merged.backward_ms_of_level = newer.backward_ms_of_level;
+    if (newer.run_s > 0)
+        merged.run_s = newer.run_s;
     if (newer.forward_ms > 0)
         merged.forward_ms = newer.forward_ms;
     if (newer.network_ms > 0)

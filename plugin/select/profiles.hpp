@@ -16,12 +16,18 @@ namespace jigsaw::select {
 
 struct Measured {
     core::Profile profile;
+    double done_s = -1, left_s = -1; ///< isolated seconds of the run at `at_s`; negative: not known
+    std::int64_t at_s = 0;           ///< since 1970
     bool misbehaving = false; ///< it keeps its turns or outgrows its claim: nobody else is sent to its GPUs
 };
 /// From our segment of an AdminComment; nothing measured leaves the defaults.
 Measured parse_measured(const std::string &admin_comment);
 
-/// `newer` where it has a number, else `older`.
+/// Isolated seconds of a run that has ended well at `end_s`: what was measured, and the time since; 0: not known.
+double run_of(const Measured &measured, std::int64_t end_s);
+
+/// `newer` where it has a number, else `older`; the costs of `older`'s levels, where `newer` has only full depth, are
+/// scaled to it.
 core::Profile merge_profiles(const core::Profile &older, const core::Profile &newer);
 
 /// Thread-safe: slurmctld saves its state without its locks.

@@ -115,7 +115,10 @@ core::Profile known_profile(const job_record_t *job)
 void learn_profile(const job_record_t *job)
 {
     const std::string key = spb_request(job).profile_key;
-    const core::Profile profile = parse_measured(job->admin_comment ? job->admin_comment : "").profile;
+    const Measured measured = parse_measured(job->admin_comment ? job->admin_comment : "");
+    core::Profile profile = measured.profile;
+    if (IS_JOB_COMPLETE(job)) // others did not run to their end
+        profile.run_s = run_of(measured, job->end_time);
     if (!key.empty() && (profile.known() || profile.memory_peak_bytes))
         profile_store().learn(job->user_id, key, profile);
 }
@@ -153,8 +156,15 @@ core::Resident make_resident(job_record_t *job)
     if (job_shares(job)) {
         resident.spb = spb_request(job);
         resident.profile = known_profile(job);
-        if (parse_measured(job->admin_comment ? job->admin_comment : "").misbehaving)
+        const Measured measured = parse_measured(job->admin_comment ? job->admin_comment : "");
+        if (measured.misbehaving)
             resident.spb.max_share = 1;
+        if (measured.at_s >= job->start_time) { // not of a run before a requeue
+            resident.done_s = measured.done_s;
+            resident.done_at_s = measured.at_s;
+            const double earlier_s = resident.profile.run_s > measured.done_s ? resident.profile.run_s : 0;
+            resident.total_s = measured.left_s >= 0 ? measured.done_s + measured.left_s : earlier_s;
+        }
     }
     resident.start_s = job->start_time;
     resident.time_limit_s = seconds_of_minutes(job->time_limit);
@@ -177,6 +187,9 @@ core::PlacementRequest make_placement_request(const JobTest &test)
     request.allowed_nodes = allowed_nodes(test);
     request.now_s = time(nullptr);
     request.time_limit_s = seconds_of_minutes(test.job->time_limit);
+    request.run_s = request.profile.run_s;
+    if (const time_t eligible = test.job->details ? test.job->details->begin_time : 0; eligible > 0)
+        request.waited_s = static_cast<double>(std::max<std::int64_t>(0, request.now_s - eligible));
     return request;
 }
 

@@ -49,6 +49,48 @@ START_TEST(reads_what_jigsawd_writes)
 }
 END_TEST
 
+// What jigsawd says beside the profile: costs of levels, and how far the run is.
+START_TEST(reads_levels_and_progress)
+{
+    const Measured measured = parse_measured("jigsaw:{\"fwd_ms\":1e+01,\"bwd_ms\":30,\"lvl_ms\":\"5 10 20\",\"at\":1790000000,"
+                                             "\"done_s\":1e+06,\"left_s\":0}");
+    ck_assert_double_eq(measured.profile.forward_ms, 10);
+    ck_assert((measured.profile.backward_ms_of_level == std::vector<double>{7.5, 15, 30})); // scaled to the whole
+    ck_assert_double_eq(measured.done_s, 1000000);
+    ck_assert_double_eq(measured.left_s, 0);
+    ck_assert_int_eq(measured.at_s, 1790000000);
+    ck_assert_double_eq(run_of(measured, 1790000100), 1000100);
+    ck_assert_double_eq(run_of(measured, 0), 1000000);
+    ck_assert_double_eq(run_of(parse_measured("jigsaw:{}"), 5), 0);
+    ck_assert_double_lt(parse_measured("jigsaw:{\"done_s\":5}").left_s, 0);
+    for (const char *levels : {"\"\"", "\"5 4 30\"", "\"5 x\"", "\"0 0\"", "7", "\"5", "null"}) {
+        const std::string comment = std::string("jigsaw:{\"bwd_ms\":30,\"lvl_ms\":") + levels + "}";
+        ck_assert_msg(parse_measured(comment).profile.backward_ms_of_level == std::vector<double>{30}, "%s", levels);
+    }
+}
+END_TEST
+
+START_TEST(levels_and_length_survive)
+{
+    const Folder folder;
+    std::string why;
+    ProfileStore first;
+    Profile measured = profile(10, 20, 0);
+    measured.backward_ms_of_level = {4, 20};
+    measured.run_s = 600.5;
+    first.learn(1000, "resnet", measured);
+    first.learn(1000, "resnet", profile(10, 40, 0)); // full depth alone: the levels are scaled to it
+    first.learn(1000, "plain", profile(1, 2, 3));
+    ck_assert_msg(first.save(&why, folder.path), "%s", why.c_str());
+    ProfileStore second;
+    second.load(folder.path);
+    ck_assert((second.find(1000, "resnet").backward_ms_of_level == std::vector<double>{8, 40}));
+    ck_assert_double_eq(second.find(1000, "resnet").run_s, 600.5);
+    ck_assert((second.find(1000, "plain").backward_ms_of_level == std::vector<double>{2}));
+    ck_assert_double_eq(second.find(1000, "plain").run_s, 0);
+}
+END_TEST
+
 START_TEST(takes_no_other_text_for_numbers)
 {
     for (const char *comment : {"", "\"fwd_ms\":5", "jigsaw:{}", "jigsaw:{\"fwd_ms\":-5}", "jigsaw:{\"fwd_ms\":1e99}",
@@ -85,11 +127,13 @@ START_TEST(leaves_out_what_is_damaged)
 {
     const Folder folder;
     std::ofstream(std::string(folder.path) + "/jigsaw_profiles")
-        << "jigsaw profiles 1\n1000 a 1 2 3 4\n1000 b one 2 3 4\n1000 ../c 1 2 3 4\n5000000000 d 1 2 3 4\n\n1000 e 1 2 3\n";
+        << "jigsaw profiles 1\n1000 a 1 2 3 4\n1000 b one 2 3 4\n1000 ../c 1 2 3 4\n5000000000 d 1 2 3 4\n\n1000 e 1 2 3\n"
+           "1000 g 1 2 3 4 5 -\n1000 h 1 2 3 4 5 1,2\n1000 i 1 2 3 4 5\n1000 j 1 2 3 4 5 2,1\n1000 k 1 2 3 4 -5 -\n";
     ProfileStore store;
     store.load(folder.path);
-    ck_assert(store.find(1000, "a").known());
-    for (const char *key : {"b", "../c", "e"})
+    for (const char *key : {"a", "g", "h"})
+        ck_assert(store.find(1000, key).known());
+    for (const char *key : {"b", "../c", "e", "i", "j", "k"})
         ck_assert(!store.find(1000, key).known());
     std::ofstream(std::string(folder.path) + "/jigsaw_profiles") << "jigsaw profiles 2\n1000 f 1 2 3 4\n";
     store.load(folder.path);
@@ -117,7 +161,7 @@ int main()
 {
     Suite *suite = suite_create("profiles");
     jigsaw::tests::add_case(suite, "profiles",
-                            {reads_what_jigsawd_writes, takes_no_other_text_for_numbers, keeps_profiles_between_runs,
+                            {reads_what_jigsawd_writes, reads_levels_and_progress, levels_and_length_survive, takes_no_other_text_for_numbers, keeps_profiles_between_runs,
                              leaves_out_what_is_damaged, forgets_the_oldest});
     return jigsaw::tests::run_tap(suite);
 }
