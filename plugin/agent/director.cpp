@@ -74,6 +74,59 @@ template <class Values> typename Values::value_type middle(Values values)
     return values[values.size() / 2];
 }
 
+std::uint64_t moved(std::uint64_t iteration, std::int64_t offset)
+{
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, static_cast<std::int64_t>(iteration) + offset));
+}
+
+/// GPUs of other nodes, by the rank of ours that sits there; far from any index of this node.
+constexpr int kElsewhere = 1 << 20;
+
+/// Rivals that share no GPU with the job here, as rank 0 reported them.
+std::vector<jigsaw_elsewhere_t> strangers(const LocalJob &job, const std::vector<LocalJob> &rivals)
+{
+    std::vector<jigsaw_elsewhere_t> out;
+    for (const jigsaw_elsewhere_t &elsewhere : job.rank0()->report.elsewhere) {
+        const bool here = std::any_of(rivals.begin(), rivals.end(), [&](const LocalJob &rival) {
+            return rival.job->record.job_id == elsewhere.job_id;
+        });
+        if (!here && elsewhere.own_rank < job.rank0()->world_size && elsewhere.role.world_size <= Director::kMaxWorld)
+            out.push_back(elsewhere);
+    }
+    return out;
+}
+
+/// The rival as core sees it, on a GPU that it shares with *mine. Its times are not told over nodes: it is taken to be
+/// as fast as we are. False when its directive is none that ranks could follow.
+bool meet_elsewhere(core::GroupJob *ret_other, core::GroupJob *mine, const jigsaw_elsewhere_t &elsewhere,
+                    const std::vector<std::uint64_t> &block_ns)
+{
+    const int gpu = kElsewhere + static_cast<int>(elsewhere.own_rank);
+    plan::Directive directive;
+    directive.generation = elsewhere.generation;
+    directive.policy = static_cast<plan::Policy>(elsewhere.policy);
+    directive.phase = elsewhere.phase;
+    directive.direction = elsewhere.role.direction;
+    directive.levels = std::max(1u, elsewhere.role.levels);
+    directive.full_workers = std::max(1u, elsewhere.role.full_workers);
+    directive.depth_of_level = plan::make_depth_table(directive.policy, directive.levels, block_ns);
+    const auto blocks = static_cast<std::uint32_t>(block_ns.size());
+    if (elsewhere.role.world_size == 0 ||
+        !plan::validate(directive, elsewhere.role.world_size, blocks).empty())
+        return false;
+    ret_other->id = elsewhere.job_id;
+    ret_other->younger = elsewhere.older == 0;
+    ret_other->world_size = elsewhere.role.world_size;
+    ret_other->gpu_of_rank.assign(elsewhere.role.world_size, -1);
+    ret_other->gpu_of_rank[elsewhere.role.rank] = gpu;
+    ret_other->iteration = moved(mine->iteration, elsewhere.role.offset);
+    ret_other->forward_ms = mine->forward_ms;
+    ret_other->backward_ms_of_level = level_times(directive.depth_of_level, block_ns);
+    ret_other->directive = std::move(directive);
+    mine->gpu_of_rank[elsewhere.own_rank] = gpu;
+    return true;
+}
+
 } // namespace
 
 plan::Directive Director::wanted(const JobKey &key) const
@@ -156,16 +209,9 @@ core::GroupJob Director::group_job(const LocalJob &job, const plan::Directive &d
     return group;
 }
 
-plan::Directive Director::decide(const LocalJob &job, const std::vector<LocalJob> &rivals, const State &state,
-                                 std::uint64_t generation) const
+std::vector<core::GroupJob> Director::group_of(core::GroupJob *mine, const LocalJob &job,
+                                               const std::vector<LocalJob> &rivals, const State &state) const
 {
-    plan::Directive full;
-    full.generation = generation;
-    full.full_workers = std::max(1u, job.rank0()->world_size);
-    const page::ReportView &report = job.rank0()->report;
-    if (!settings_.depth || rivals.empty() || report.warmup_left > 0)
-        return full;
-    const core::GroupJob mine = group_job(job, current(state, job));
     std::vector<core::GroupJob> others;
     for (const LocalJob &rival : rivals) {
         if (!rival.processes.front()->report_valid || rival.processes.front()->world_size > kMaxWorld)
@@ -176,18 +222,38 @@ plan::Directive Director::decide(const LocalJob &job, const std::vector<LocalJob
         core::GroupJob other = group_job(rival, pending ? published->second.wanted : agreed);
         other.younger = job.job->older_than(*rival.job);
         const auto offsets = state.offsets.find(rival.job->key());
-        if (offsets != state.offsets.end() && !offsets->second.empty()) {
-            const std::int64_t iteration = static_cast<std::int64_t>(mine.iteration) + middle(offsets->second);
-            other.iteration = static_cast<std::uint64_t>(std::max<std::int64_t>(0, iteration));
-        }
+        if (offsets != state.offsets.end() && !offsets->second.empty())
+            other.iteration = moved(mine->iteration, middle(offsets->second));
         others.push_back(std::move(other));
     }
+    for (const jigsaw_elsewhere_t &elsewhere : strangers(job, rivals)) {
+        core::GroupJob other;
+        if (meet_elsewhere(&other, mine, elsewhere, block_times(job.rank0()->report)))
+            others.push_back(std::move(other));
+    }
+    return others;
+}
+
+plan::Directive Director::decide(const LocalJob &job, const std::vector<LocalJob> &rivals, const State &state,
+                                 std::uint64_t generation) const
+{
+    plan::Directive full;
+    full.generation = generation;
+    full.full_workers = std::max(1u, job.rank0()->world_size);
+    const page::ReportView &report = job.rank0()->report;
+    if (!settings_.depth || report.warmup_left > 0)
+        return full;
+    core::GroupJob mine = group_job(job, current(state, job));
+    const std::vector<core::GroupJob> others = group_of(&mine, job, rivals, state);
+    if (others.empty())
+        return full;
     plan::Directive next =
         core::wanted_directive(job.job->record.spb, mine, others, report.min_full_workers, generation);
     if (next.policy == plan::Policy::full)
         return full;
     if (settings_.extra_iterations > 1) {
         core::GroupJob placed = group_job(job, next);
+        placed.gpu_of_rank = mine.gpu_of_rank;
         if (!core::depth_pays(placed, others, core::choose_phase(placed, others), settings_.extra_iterations))
             return full;
     }
@@ -229,7 +295,8 @@ void Director::direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, st
     Process &rank0 = *job.rank0();
     State &state = states_[job.job->key()];
     notice_agreed(state, job, now_ns);
-    const bool group_changed = state.rivals != rivals.size();
+    const std::size_t rivals_now = rivals.size() + strangers(job, rivals).size();
+    const bool group_changed = state.rivals != rivals_now;
     if (!rank0.report_valid || rank0.report.num_blocks == 0 || rank0.world_size > kMaxWorld)
         return;
     if (now_ns < state.not_before_ns && !group_changed)
@@ -243,10 +310,10 @@ void Director::direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, st
     const plan::Directive next = decide(job, rivals, state, job.job->generation + 1);
     state.not_before_ns = now_ns + settings_.cost_factor * (page::monotonic_ns() - began_ns);
     if (!worth_publishing(state, before, next, group_changed, now_ns)) {
-        state.rivals = rivals.size();
+        state.rivals = rivals_now;
         return;
     }
-    state.rivals = rivals.size();
+    state.rivals = rivals_now;
     state.other_phase_since_ns = 0;
     state.published_ns = now_ns;
     state.wanted = next;
@@ -255,6 +322,18 @@ void Director::direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, st
     event.generation = next.generation;
     event.phase = next.phase;
     trace_.add(event);
+}
+
+/// By the pairings where the job follows the other one, else by what both reported last.
+std::int32_t Director::offset_to(const Process &process, const Job &other, std::uint64_t other_iteration) const
+{
+    const auto state = states_.find(process.job);
+    if (state != states_.end()) {
+        const auto offsets = state->second.offsets.find(other.key());
+        if (offsets != state->second.offsets.end() && !offsets->second.empty())
+            return static_cast<std::int32_t>(middle(offsets->second));
+    }
+    return static_cast<std::int32_t>(other_iteration - process.report.iteration);
 }
 
 void Director::write_page(Process &process, const std::vector<LocalJob> &jobs, bool is_rank0)
@@ -283,6 +362,9 @@ void Director::write_page(Process &process, const std::vector<LocalJob> &jobs, b
         rival.phase = report.agreed.phase;
         rival.policy = static_cast<std::uint32_t>(report.agreed.policy);
         view.rivals.push_back(rival);
+        const plan::Directive &agreed = report.agreed;
+        view.roles.push_back({offset_to(process, *other.job, report.iteration), (*here)->rank, (*here)->world_size,
+                              agreed.levels, agreed.full_workers, agreed.direction});
     }
     page::publish_directive(process.pages.directive.get(), view);
 }

@@ -59,7 +59,7 @@ class Director {
         plan::Directive wanted;                ///< published last
         std::uint64_t published_ns = 0;
         std::uint64_t agreed_generation = 0;   ///< seen last, for the log
-        std::size_t rivals = 0;                ///< jobs that shared its GPUs at the last look
+        std::size_t rivals = 0;                ///< jobs that shared its GPUs at the last look, here and elsewhere
         std::uint64_t other_phase_since_ns = 0; ///< 0: the present phase is the best
         std::uint64_t not_before_ns = 0;       ///< the next decision, by the cost of the last
         std::map<JobKey, std::deque<std::int64_t>> offsets; ///< older job's iteration minus ours, last samples
@@ -67,10 +67,14 @@ class Director {
     void direct_job(LocalJob &job, const std::vector<LocalJob> &rivals, std::uint64_t now_ns);
     plan::Directive decide(const LocalJob &job, const std::vector<LocalJob> &rivals, const State &state,
                            std::uint64_t generation) const;
+    /// The rivals here and, as far as rank 0 reported them, on other nodes; *mine gets the GPUs that it meets those on.
+    std::vector<core::GroupJob> group_of(core::GroupJob *mine, const LocalJob &job, const std::vector<LocalJob> &rivals,
+                                         const State &state) const;
     bool worth_publishing(State &state, const plan::Directive &current, const plan::Directive &next,
                           bool group_changed, std::uint64_t now_ns) const;
     core::GroupJob group_job(const LocalJob &job, const plan::Directive &directive) const;
     const plan::Directive &current(const State &state, const LocalJob &job) const;
+    std::int32_t offset_to(const Process &process, const Job &other, std::uint64_t other_iteration) const;
     void write_page(Process &process, const std::vector<LocalJob> &jobs, bool is_rank0);
     void notice_agreed(State &state, const LocalJob &job, std::uint64_t now_ns);
 

@@ -61,6 +61,7 @@ struct DirectiveView {
     plan::Directive wanted; ///< generation 0: nothing wanted
     std::uint64_t published_ns = 0;
     std::vector<jigsaw_rival_t> rivals;
+    std::vector<jigsaw_rival_role_t> roles; ///< [of rivals]; shorter: zeros
 };
 /// Writer: one thread.
 void publish_directive(jigsaw_directive_page_t *page, const DirectiveView &view);
@@ -78,6 +79,7 @@ struct ReportView {
     plan::Directive agreed;
     std::uint32_t min_full_workers = 1, warmup_left = 0;
     std::vector<std::uint64_t> block_backward_ns; ///< [num_blocks]
+    std::vector<jigsaw_elsewhere_t> elsewhere;    ///< rank 0: rivals of other ranks
 };
 void publish_report(jigsaw_report_page_t *page, const ReportView &view);
 bool read_report(ReportView *ret_view, const jigsaw_report_page_t *page);

@@ -72,6 +72,52 @@ void store_rival(jigsaw_rival_t &to, const jigsaw_rival_t &from)
     store(to.policy, from.policy);
 }
 
+void store_role(jigsaw_rival_role_t &to, const jigsaw_rival_role_t &from)
+{
+    store(to.offset, from.offset);
+    store(to.rank, from.rank);
+    store(to.world_size, from.world_size);
+    store(to.levels, from.levels);
+    store(to.full_workers, from.full_workers);
+    store(to.direction, from.direction);
+}
+
+jigsaw_rival_role_t load_role(const jigsaw_rival_role_t &from)
+{
+    jigsaw_rival_role_t role = {};
+    role.offset = load(from.offset);
+    role.rank = load(from.rank);
+    role.world_size = load(from.world_size);
+    role.levels = load(from.levels);
+    role.full_workers = load(from.full_workers);
+    role.direction = load(from.direction);
+    return role;
+}
+
+void store_elsewhere(jigsaw_elsewhere_t &to, const jigsaw_elsewhere_t &from)
+{
+    store(to.own_rank, from.own_rank);
+    store(to.job_id, from.job_id);
+    store(to.older, from.older);
+    store(to.policy, from.policy);
+    store(to.generation, from.generation);
+    store(to.phase, from.phase);
+    store_role(to.role, from.role);
+}
+
+jigsaw_elsewhere_t load_elsewhere(const jigsaw_elsewhere_t &from)
+{
+    jigsaw_elsewhere_t elsewhere = {};
+    elsewhere.own_rank = load(from.own_rank);
+    elsewhere.job_id = load(from.job_id);
+    elsewhere.older = load(from.older);
+    elsewhere.policy = load(from.policy);
+    elsewhere.generation = load(from.generation);
+    elsewhere.phase = load(from.phase);
+    elsewhere.role = load_role(from.role);
+    return elsewhere;
+}
+
 jigsaw_rival_t load_rival(const jigsaw_rival_t &from)
 {
     jigsaw_rival_t rival = {};
@@ -100,6 +146,8 @@ DirectiveView copy_directive(const jigsaw_directive_page_t *page)
     view.rivals.resize(std::min(nrivals, JIGSAW_MAX_RIVALS + 1));
     for (std::uint32_t i = 0; i < std::min(nrivals, JIGSAW_MAX_RIVALS); ++i)
         view.rivals[i] = load_rival(page->rivals[i]);
+    for (std::uint32_t i = 0; i < std::min(nrivals, JIGSAW_MAX_RIVALS); ++i)
+        view.roles.push_back(load_role(page->rival_roles[i]));
     return view;
 }
 
@@ -182,6 +230,10 @@ ReportView copy_report(const jigsaw_report_page_t *page)
     view.warmup_left = load(page->warmup_left);
     for (std::uint32_t i = 0; i < std::min(view.num_blocks, JIGSAW_MAX_BLOCKS); ++i)
         view.block_backward_ns.push_back(load(page->block_backward_ns[i]));
+    const std::uint32_t nelsewhere = load(page->nelsewhere);
+    view.elsewhere.resize(std::min(nelsewhere, JIGSAW_MAX_RIVALS + 1)); // one more: out of range, and seen to be
+    for (std::uint32_t i = 0; i < std::min(nelsewhere, JIGSAW_MAX_RIVALS); ++i)
+        view.elsewhere[i] = load_elsewhere(page->elsewhere[i]);
     return view;
 }
 
@@ -202,13 +254,22 @@ bool agreed_in_range(const ReportView &view)
            plan::validate(view.agreed, UINT32_MAX, view.num_blocks).empty();
 }
 
+bool elsewhere_in_range(const jigsaw_elsewhere_t &elsewhere)
+{
+    const jigsaw_rival_role_t &role = elsewhere.role;
+    return elsewhere.older <= 1 && policy_in_range(elsewhere.policy) && role.rank < std::max(1u, role.world_size) &&
+           role.levels <= JIGSAW_MAX_LEVELS && (role.direction == 1 || role.direction == -1);
+}
+
 bool in_range(const ReportView &view)
 {
     const bool progress = std::isnan(view.progress) || (view.progress >= 0 && view.progress <= 1);
     return view.num_blocks <= JIGSAW_MAX_BLOCKS && view.depth <= view.num_blocks &&
            view.last_depth <= view.num_blocks && view.iteration <= kMaxCount && view.turns <= kMaxCount &&
            view.memory_bytes <= kMaxBytes && view.memory_peak_bytes <= kMaxBytes && view.min_full_workers >= 1 &&
-           progress && times_in_range(view) && agreed_in_range(view);
+           view.elsewhere.size() <= JIGSAW_MAX_RIVALS &&
+           std::all_of(view.elsewhere.begin(), view.elsewhere.end(), elsewhere_in_range) && progress &&
+           times_in_range(view) && agreed_in_range(view);
 }
 
 } // namespace
@@ -229,6 +290,8 @@ void publish_directive(jigsaw_directive_page_t *page, const DirectiveView &view)
         store(page->nrivals, nrivals);
         for (std::size_t i = 0; i < nrivals; ++i)
             store_rival(page->rivals[i], view.rivals[i]);
+        for (std::size_t i = 0; i < nrivals; ++i)
+            store_role(page->rival_roles[i], i < view.roles.size() ? view.roles[i] : jigsaw_rival_role_t{});
     });
 }
 
@@ -265,6 +328,10 @@ void publish_report(jigsaw_report_page_t *page, const ReportView &view)
         store_agreed(page, view.agreed);
         for (std::size_t i = 0; i < JIGSAW_MAX_BLOCKS; ++i)
             store(page->block_backward_ns[i], i < view.block_backward_ns.size() ? view.block_backward_ns[i] : 0);
+        const std::size_t nelsewhere = std::min<std::size_t>(view.elsewhere.size(), JIGSAW_MAX_RIVALS);
+        store(page->nelsewhere, nelsewhere);
+        for (std::size_t i = 0; i < nelsewhere; ++i)
+            store_elsewhere(page->elsewhere[i], view.elsewhere[i]);
     });
 }
 

@@ -28,11 +28,17 @@ struct AgreementInput {
     /// Rank 0 only: a directive to announce (validated and complete with depth_of_level), or generation 0 for none.
     /// Ignored while another one is pending, and when it is the one in force. Agreement stamps first_iteration = t + 2.
     plan::Directive announce;
-    /// Hint for rank 0 from this rank's node: the oldest co-resident, 0 for none.
+    /// Hint for rank 0 from this rank's node: an older co-resident where there is one, job 0 for none. What its agreed
+    /// directive says, and which of its ranks is here (<jigsaw/page.h>, jigsaw_rival_t and jigsaw_rival_role_t).
     std::uint32_t rival_job = 0;
     std::uint64_t rival_generation = 0;
     std::uint64_t rival_iteration = 0;
     std::int32_t rival_phase = 0;
+    std::int32_t rival_offset = 0; ///< iteration of the rival beside this rank's, minus this rank's
+    std::uint16_t rival_rank = 0, rival_world = 1, rival_full_workers = 1;
+    std::uint8_t rival_policy = 0, rival_levels = 0;
+    std::int8_t rival_direction = 1;
+    bool rival_older = false;
 };
 
 class Agreement {

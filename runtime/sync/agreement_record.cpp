@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4741534a; // "JSAG"
 constexpr std::uint16_t kVersion = 1;
-constexpr std::uint16_t kLeave = 1, kAnnounces = 2, kShares = 4;
+constexpr std::uint16_t kLeave = 1, kAnnounces = 2, kShares = 4, kRivalOlder = 8;
 
 class Writer {
   public:
@@ -73,6 +73,13 @@ template <typename Walker> void walk(Walker walker, Wire &wire, Record &record)
     walker.field(92, input.announce.full_workers);
     for (std::size_t level = 0; level < wire.depth_of_level.size(); ++level)
         walker.field(96 + level, wire.depth_of_level[level]);
+    walker.field(112, input.rival_offset);
+    walker.field(116, input.rival_rank);
+    walker.field(118, input.rival_world);
+    walker.field(120, input.rival_full_workers);
+    walker.field(122, input.rival_policy);
+    walker.field(123, input.rival_levels);
+    walker.field(124, input.rival_direction);
 }
 
 } // namespace
@@ -84,7 +91,8 @@ RecordBytes encode(const Record &record)
     const plan::Directive &announce = record.input.announce;
     Wire wire;
     wire.flags = static_cast<std::uint16_t>((record.input.leave ? kLeave : 0) | (announce.generation ? kAnnounces : 0) |
-                                            (record.input.shares ? kShares : 0));
+                                            (record.input.shares ? kShares : 0) |
+                                            (record.input.rival_older ? kRivalOlder : 0));
     wire.policy = static_cast<std::uint8_t>(announce.policy);
     wire.levels = static_cast<std::uint8_t>(announce.levels);
     wire.direction = static_cast<std::int8_t>(announce.direction);
@@ -103,6 +111,7 @@ bool decode(Record *ret_record, const RecordBytes &bytes)
         return false;
     record.input.leave = wire.flags & kLeave;
     record.input.shares = wire.flags & kShares;
+    record.input.rival_older = wire.flags & kRivalOlder;
     plan::Directive &announce = record.input.announce;
     if (wire.flags & kAnnounces) {
         announce.policy = static_cast<plan::Policy>(wire.policy);

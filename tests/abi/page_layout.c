@@ -24,6 +24,21 @@ static const struct row rows[] = {
     ROW(jigsaw_rival_t, phase, 24, 4),
     ROW(jigsaw_rival_t, policy, 28, 4),
 
+    ROW(jigsaw_rival_role_t, offset, 0, 4),
+    ROW(jigsaw_rival_role_t, rank, 4, 4),
+    ROW(jigsaw_rival_role_t, world_size, 8, 4),
+    ROW(jigsaw_rival_role_t, levels, 12, 4),
+    ROW(jigsaw_rival_role_t, full_workers, 16, 4),
+    ROW(jigsaw_rival_role_t, direction, 20, 4),
+
+    ROW(jigsaw_elsewhere_t, own_rank, 0, 4),
+    ROW(jigsaw_elsewhere_t, job_id, 4, 4),
+    ROW(jigsaw_elsewhere_t, older, 8, 4),
+    ROW(jigsaw_elsewhere_t, policy, 12, 4),
+    ROW(jigsaw_elsewhere_t, generation, 16, 8),
+    ROW(jigsaw_elsewhere_t, phase, 24, 4),
+    ROW(jigsaw_elsewhere_t, role, 32, 24),
+
     ROW(jigsaw_directive_page_t, magic, 0, 4),
     ROW(jigsaw_directive_page_t, version, 4, 4),
     ROW(jigsaw_directive_page_t, compatible, 8, 4),
@@ -43,6 +58,7 @@ static const struct row rows[] = {
     ROW(jigsaw_directive_page_t, full_workers, 172, 4),
     ROW(jigsaw_directive_page_t, nrivals, 176, 4),
     ROW(jigsaw_directive_page_t, rivals, 184, 8 * 32),
+    ROW(jigsaw_directive_page_t, rival_roles, 440, 8 * 24),
 
     ROW(jigsaw_report_page_t, magic, 0, 4),
     ROW(jigsaw_report_page_t, version, 4, 4),
@@ -77,6 +93,8 @@ static const struct row rows[] = {
     ROW(jigsaw_report_page_t, warmup_left, 280, 4),
     ROW(jigsaw_report_page_t, depth_of_level, 288, 16 * 4),
     ROW(jigsaw_report_page_t, block_backward_ns, 352, 64 * 8),
+    ROW(jigsaw_report_page_t, nelsewhere, 864, 4),
+    ROW(jigsaw_report_page_t, elsewhere, 872, 8 * 56),
 };
 
 static const struct {

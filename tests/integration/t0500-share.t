@@ -51,4 +51,16 @@ for node in 1 2; do
 done
 ok "no record of a is left" wait_for 10 records_gone "$a"
 ok "no record of b is left" wait_for 10 records_gone "$b"
+# A rival that only rank 1 has: rank 0's jigsawd, which decides the depths, learns of it through the exchange of the ranks.
+a=$(toy a --spb=2 -- --iterations 600 --forward-us 1000 --backward-us 3000)
+ok "a runs on both nodes" running "$a"
+ok "a reaches iteration 3" reached a 0 3
+b=$(toy b --spb=2 -N1 -n1 -w n2 -- --iterations 600 --forward-us 1000 --backward-us 3000)
+ok "b runs on n2 alone" running "$b"
+is "beside a" "$(job_gpus "$b" n2)" "$(job_gpus "$a" n2)"
+ok "a's parameters are right at the end" ended_well "$a" a
+is "rank 0 of a, with nobody beside it, ran the last block only in some iterations" "$(depths a 0)" "1 4 "
+nok "in no iteration were both workers shallow" grep -qx '1 1' <(paired a)
+ok "b ends" wait_for 60 job_over "$b"
+ok "b's parameters are right" grep -q 'parameters are right' "$CLUSTER_DIR/out/b.out"
 done_testing

@@ -297,6 +297,95 @@ START_TEST(pairs_are_counted_at_grants)
 }
 END_TEST
 
+/// Rank 1 of job 11 sits on another node, beside rank `rank` of job 12.
+jigsaw_elsewhere_t beside_rank_1(std::uint32_t older, jigsaw_policy policy, std::uint32_t rank, std::int32_t offset)
+{
+    return {1, 12, older, static_cast<std::uint32_t>(policy), 3, 0, 0, {offset, rank, 2, 2, 1, 1}};
+}
+
+START_TEST(a_rival_elsewhere_is_a_rival)
+{
+    Ground ground;
+    ground.add(11, 0, -1);
+    ground.look_for_seconds(1);
+    ck_assert_uint_eq(ground.on_page(11).generation, 0);
+    FakeRank &rank0 = ground.rank(11, 0);
+    rank0.view.elsewhere = {beside_rank_1(0, JIGSAW_POLICY_FULL, 0, 0)};
+    page::publish_report(rank0.own.report.get(), rank0.view);
+    ground.look_for_seconds(2);
+    ck_assert(ground.on_page(11).policy == plan::Policy::two_level);
+    rank0.view.elsewhere.clear();
+    page::publish_report(rank0.own.report.get(), rank0.view);
+    ground.obey(11);
+    ground.look_for_seconds(3);
+    ck_assert(ground.on_page(11).policy == plan::Policy::full);
+}
+END_TEST
+
+START_TEST(phases_complement_an_older_rival_elsewhere)
+{
+    for (std::uint32_t their_rank = 0; their_rank < 2; ++their_rank) {
+        for (std::int32_t offset = -3; offset <= 3; ++offset) {
+            Ground ground;
+            ground.add(11, 0, -1);
+            FakeRank &rank0 = ground.rank(11, 0);
+            const jigsaw_elsewhere_t rival = beside_rank_1(1, JIGSAW_POLICY_TWO_LEVEL, their_rank, offset);
+            rank0.view.elsewhere = {rival};
+            page::publish_report(rank0.own.report.get(), rank0.view);
+            ground.look_for_seconds(2);
+            plan::Directive theirs;
+            theirs.policy = plan::Policy::two_level;
+            theirs.levels = 2;
+            const plan::Directive ours = ground.on_page(11);
+            ck_assert(ours.policy == plan::Policy::two_level);
+            for (std::uint64_t iteration = 10; iteration < 14; ++iteration)
+                ck_assert_uint_ne(plan::level_of(ours, 1, 2, iteration),
+                                  plan::level_of(theirs, their_rank, 2, iteration + static_cast<std::uint64_t>(offset)));
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_rival_elsewhere_that_cannot_be_is_left_out)
+{
+    jigsaw_elsewhere_t bad[4];
+    std::fill(std::begin(bad), std::end(bad), beside_rank_1(1, JIGSAW_POLICY_TWO_LEVEL, 0, 0));
+    bad[0].own_rank = 2; // of a job of two
+    bad[1].role.world_size = 100000;
+    bad[2].role.full_workers = 3;
+    bad[3].role.world_size = 0, bad[3].role.rank = 0;
+    for (const jigsaw_elsewhere_t &rival : bad) {
+        Ground ground;
+        ground.add(11, 0, -1);
+        FakeRank &rank0 = ground.rank(11, 0);
+        rank0.view.elsewhere = {rival};
+        page::publish_report(rank0.own.report.get(), rank0.view);
+        ground.look_for_seconds(2);
+        ck_assert_msg(ground.on_page(11).generation == 0, "row %td", &rival - bad);
+    }
+}
+END_TEST
+
+START_TEST(pages_tell_the_roles_of_rivals)
+{
+    Ground ground;
+    ground.add(11);
+    ground.add(12, 1, 0); // rank 0 of one beside rank 1 of the other
+    ground.look_for_seconds(2);
+    ground.obey(11);
+    ground.move(12, 7);
+    ground.look_for_seconds(2);
+    page::DirectiveView view;
+    ck_assert(page::read_directive(&view, ground.rank(12, 0).own.directive.get()));
+    ck_assert_uint_eq(view.rivals.size(), 1);
+    ck_assert_uint_eq(view.roles.size(), 1);
+    ck_assert_uint_eq(view.roles[0].rank, 1);
+    ck_assert_uint_eq(view.roles[0].world_size, 2);
+    ck_assert_uint_eq(view.roles[0].levels, 2);
+    ck_assert_int_eq(view.roles[0].offset, 3); // iterations 10 and 7
+}
+END_TEST
+
 } // namespace
 
 int main()
@@ -307,5 +396,8 @@ int main()
                      the_younger_follows_a_shift, full_depth_again_when_the_rival_is_gone, what_keeps_full_depth,
                      control_run_with_the_same_phases, a_floor_that_rank_0_keeps_is_respected,
                      a_new_jigsawd_wants_what_the_job_follows, generations_go_on_from_what_ranks_tell, pairs_are_counted_at_grants});
+    tests::add_case(suite, "other nodes",
+                    {a_rival_elsewhere_is_a_rival, phases_complement_an_older_rival_elsewhere,
+                     a_rival_elsewhere_that_cannot_be_is_left_out, pages_tell_the_roles_of_rivals});
     return tests::run_tap(suite);
 }

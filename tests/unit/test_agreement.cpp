@@ -76,6 +76,10 @@ START_TEST(records_survive_the_wire)
     record.input.rival_generation = 8;
     record.input.rival_iteration = 1234567890123;
     record.input.rival_phase = -2;
+    record.input.rival_offset = -70000;
+    record.input.rival_rank = 255, record.input.rival_world = 256, record.input.rival_full_workers = 128;
+    record.input.rival_policy = 2, record.input.rival_levels = 16, record.input.rival_direction = -1;
+    record.input.rival_older = true;
     record.input.announce.full_workers = 70000;
     Record back;
     ck_assert(decode(&back, encode(record)));
@@ -83,10 +87,14 @@ START_TEST(records_survive_the_wire)
     ck_assert(back.hash_after == 5 && back.depth == 3 && back.input.leave && back.input.rival_job == 77);
     ck_assert(back.input.rival_generation == 8 && back.input.rival_iteration == 1234567890123);
     ck_assert_int_eq(back.input.rival_phase, -2);
+    ck_assert_int_eq(back.input.rival_offset, -70000);
+    ck_assert(back.input.rival_rank == 255 && back.input.rival_world == 256 && back.input.rival_full_workers == 128);
+    ck_assert(back.input.rival_policy == 2 && back.input.rival_levels == 16 && back.input.rival_direction == -1);
+    ck_assert(back.input.rival_older);
     ck_assert(back.input.announce == record.input.announce);
     record.input = AgreementInput();
     ck_assert(decode(&back, encode(record)));
-    ck_assert(!back.input.leave && back.input.announce == plan::Directive());
+    ck_assert(!back.input.leave && !back.input.rival_older && back.input.announce == plan::Directive());
 }
 END_TEST
 

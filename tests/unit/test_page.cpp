@@ -142,6 +142,8 @@ DirectiveView example_directive()
     view.published_ns = 55;
     view.rivals.push_back({12, 1, 4, 1000, -2, JIGSAW_POLICY_ROTATE});
     view.rivals.push_back({13, 0, 0, 0, 0, JIGSAW_POLICY_FULL});
+    view.roles.push_back({-3, 1, 4, 2, 3, -1});
+    view.roles.push_back({7, 0, 1, 1, 1, 1});
     return view;
 }
 
@@ -157,6 +159,7 @@ ReportView example_report()
     view.agreed.depth_of_level = {1, 4};
     view.min_full_workers = 2, view.warmup_left = 10;
     view.block_backward_ns = {11, 12, 13, 14};
+    view.elsewhere.push_back({1, 12, 1, JIGSAW_POLICY_TWO_LEVEL, 5, -6, 0, {7, 2, 4, 2, 3, -1}});
     return view;
 }
 
@@ -174,6 +177,8 @@ START_TEST(directives_come_back)
     ck_assert_uint_eq(back.published_ns, 55);
     ck_assert_uint_eq(back.rivals.size(), 2);
     ck_assert_int_eq(std::memcmp(back.rivals.data(), view.rivals.data(), 2 * sizeof(jigsaw_rival_t)), 0);
+    ck_assert_uint_eq(back.roles.size(), 2);
+    ck_assert_int_eq(std::memcmp(back.roles.data(), view.roles.data(), 2 * sizeof(jigsaw_rival_role_t)), 0);
 }
 END_TEST
 
@@ -209,6 +214,8 @@ START_TEST(reports_come_back)
     ck_assert(back.loss == 0.25 && back.progress == 0.5);
     ck_assert(back.depth == 2 && back.last_depth == 3 && back.num_blocks == 4);
     ck_assert(back.min_full_workers == 2 && back.warmup_left == 10);
+    ck_assert_uint_eq(back.elsewhere.size(), 1);
+    ck_assert_int_eq(std::memcmp(&back.elsewhere[0], &example_report().elsewhere[0], sizeof(jigsaw_elsewhere_t)), 0);
 }
 END_TEST
 
@@ -246,6 +253,13 @@ END_TEST
 START_TEST(report_values_are_checked)
 {
     const std::function<void(jigsaw_report_page_t &)> garbage[] = {
+        [](auto &p) { p.nelsewhere = 9; },
+        [](auto &p) { p.nelsewhere = UINT32_MAX; },
+        [](auto &p) { p.elsewhere[0].older = 2; },
+        [](auto &p) { p.elsewhere[0].policy = 9; },
+        [](auto &p) { p.elsewhere[0].role.rank = 4; },
+        [](auto &p) { p.elsewhere[0].role.levels = 17; },
+        [](auto &p) { p.elsewhere[0].role.direction = 0; },
         [](auto &p) { p.num_blocks = 65; },
         [](auto &p) { p.num_blocks = UINT32_MAX; },
         [](auto &p) { p.depth = 5; },

@@ -69,6 +69,29 @@ typedef struct jigsaw_rival {
     uint32_t policy;     /**< of its agreed directive, enum jigsaw_policy */
 } jigsaw_rival_t;
 
+/** What else is known of a rival: enough to know its role on this GPU in any iteration (runtime/plan/roles.hpp). */
+typedef struct jigsaw_rival_role {
+    int32_t offset;        /**< its iteration beside this process's iteration, minus this process's */
+    uint32_t rank;         /**< of its process on this GPU */
+    uint32_t world_size;   /**< of that job */
+    uint32_t levels;       /**< of its agreed directive, as the next two */
+    uint32_t full_workers;
+    int32_t direction;
+} jigsaw_rival_role_t;
+
+/** Rank 0 reports a rival of another rank of its job, as that rank told it in the exchange: the jigsawd of rank 0's node,
+ * which decides the job's depths, sees only its own node. */
+typedef struct jigsaw_elsewhere {
+    uint32_t own_rank; /**< whose rival it is */
+    uint32_t job_id;
+    uint32_t older;    /**< as in jigsaw_rival_t, and so on */
+    uint32_t policy;
+    uint64_t generation;
+    int32_t phase;
+    uint32_t reserved;
+    jigsaw_rival_role_t role;
+} jigsaw_elsewhere_t;
+
 /** Written by jigsawd. */
 typedef struct jigsaw_directive_page {
     uint32_t magic;
@@ -98,8 +121,9 @@ typedef struct jigsaw_directive_page {
     uint32_t nrivals;      /**< valid entries of rivals */
     uint32_t reserved2;
     jigsaw_rival_t rivals[JIGSAW_MAX_RIVALS];
+    jigsaw_rival_role_t rival_roles[JIGSAW_MAX_RIVALS]; /**< of the same entry of rivals */
 
-    uint8_t reserved3[4096 - 184 - 32 * 8];
+    uint8_t reserved3[4096 - 184 - (32 + 24) * 8];
 } jigsaw_directive_page_t;
 
 /** Written by the process. */
@@ -147,10 +171,16 @@ typedef struct jigsaw_report_page {
     uint32_t depth_of_level[JIGSAW_MAX_LEVELS]; /**< [l-1] is the depth of level l */
     uint64_t block_backward_ns[JIGSAW_MAX_BLOCKS]; /**< [0] is the block nearest the input; 0: not measured */
 
-    uint8_t reserved3[4096 - 864];
+    uint32_t nelsewhere; /**< rank 0: valid entries of elsewhere, at most one per job */
+    uint32_t reserved4;
+    jigsaw_elsewhere_t elsewhere[JIGSAW_MAX_RIVALS];
+
+    uint8_t reserved3[4096 - 872 - 56 * 8];
 } jigsaw_report_page_t;
 
 JIGSAW_PAGE_ASSERT(sizeof(jigsaw_rival_t) == 32, "layout of jigsaw_rival_t");
+JIGSAW_PAGE_ASSERT(sizeof(jigsaw_rival_role_t) == 24, "layout of jigsaw_rival_role_t");
+JIGSAW_PAGE_ASSERT(sizeof(jigsaw_elsewhere_t) == 56, "layout of jigsaw_elsewhere_t");
 JIGSAW_PAGE_ASSERT(offsetof(jigsaw_directive_page_t, heartbeat_ns) == 16, "layout");
 JIGSAW_PAGE_ASSERT(offsetof(jigsaw_directive_page_t, gate) == 64, "layout");
 JIGSAW_PAGE_ASSERT(offsetof(jigsaw_directive_page_t, grant) == 68, "layout");
@@ -168,6 +198,9 @@ JIGSAW_PAGE_ASSERT(offsetof(jigsaw_report_page_t, agreed_policy) == 256, "layout
 JIGSAW_PAGE_ASSERT(offsetof(jigsaw_report_page_t, depth_of_level) == 288, "layout");
 JIGSAW_PAGE_ASSERT(offsetof(jigsaw_report_page_t, block_backward_ns) == 352, "layout");
 JIGSAW_PAGE_ASSERT(offsetof(jigsaw_directive_page_t, rivals) == 184, "layout");
+JIGSAW_PAGE_ASSERT(offsetof(jigsaw_directive_page_t, rival_roles) == 440, "layout");
+JIGSAW_PAGE_ASSERT(offsetof(jigsaw_report_page_t, nelsewhere) == 864, "layout");
+JIGSAW_PAGE_ASSERT(offsetof(jigsaw_report_page_t, elsewhere) == 872, "layout");
 JIGSAW_PAGE_ASSERT(sizeof(jigsaw_directive_page_t) == JIGSAW_PAGE_BYTES, "layout");
 JIGSAW_PAGE_ASSERT(sizeof(jigsaw_report_page_t) == JIGSAW_PAGE_BYTES, "layout");
 
