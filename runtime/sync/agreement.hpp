@@ -5,7 +5,7 @@
 // 128 (k - 1) bytes per rank. All ranks see the same k records and come to the same verdict by themselves, so a
 // disagreement needs no second message and no rank is special but in announcing.
 //
-//     iteration t     finish(t-1)  plan(t)  gradients of t may move  start(t) as backward starts  ...
+//     iteration t     finish(t-1)  plan(t)  gradients of t may move  start(t) as compute ends  ...
 //     announced in the exchange of t: in force from t+2, its plan confirmed by the exchange of t+1
 #ifndef JIGSAW_SYNC_AGREEMENT_HPP
 #define JIGSAW_SYNC_AGREEMENT_HPP
