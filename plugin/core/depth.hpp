@@ -31,7 +31,8 @@ struct PhaseChoice {
     double worst_ms = 0; ///< worst single iteration
 };
 
-/// Phase and direction of `job` against the older of `others`, whose directives stay: least mean over
+/// Phase and direction of `job` against the older of `others`, whose directives stay, reckoning with the younger ones that
+/// will choose theirs after it: least mean over
 /// iterations of the busiest GPU's load, ties by the worst iteration, then the present phase, then the smaller
 /// phase. An agreed directive (generation > 0) keeps its phase while that is within 1 % of the best, so that
 /// noise in measured times moves nobody. Work-conserving turns average unequal pairs (scheduling-study 3), but
