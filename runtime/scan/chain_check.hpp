@@ -25,7 +25,7 @@ template <typename T> void check_stage(const Operator<T> &op, std::size_t index,
                                     std::to_string(batch) + " x " + std::to_string(op.rows));
 }
 
-template <typename T> void check_chain(const Chain<T> &chain)
+template <typename T> void check_chain(const Stages<T> &chain)
 {
     if (chain.batch == 0 || chain.seed.empty() || chain.seed.size() % chain.batch != 0)
         throw std::invalid_argument("scan: a seed of " + std::to_string(chain.seed.size()) + " values for a batch of " +
@@ -39,7 +39,7 @@ template <typename T> void check_chain(const Chain<T> &chain)
 
 /// A product matrix may overflow, or meet 0 times infinity, where the vectors of the serial way do not: then the result
 /// holds a value that is not finite, and the serial way decides whether it belongs there.
-template <typename T> Gradients<T> serial_unless_finite(Gradients<T> gradients, const Chain<T> &chain, Report *report)
+template <typename T> Gradients<T> serial_unless_finite(Gradients<T> gradients, const Stages<T> &chain, Report *report)
 {
     for (const std::vector<T> &gradient : gradients)
         for (const T value : gradient)

@@ -12,7 +12,7 @@ namespace {
 
 template <typename T> class Chunks {
   public:
-    Chunks(const Chain<T> &chain, std::size_t chunks, SymbolicCache *cache)
+    Chunks(const Stages<T> &chain, std::size_t chunks, SymbolicCache *cache)
         : chain_(chain), cache_(cache), chunks_(std::clamp<std::size_t>(chunks, 1, std::max<std::size_t>(1, stages()))),
           products_(chunks_), counts_(chunks_), gradients_(stages() + 1)
     {
@@ -106,7 +106,7 @@ template <typename T> class Chunks {
         return busy;
     }
 
-    const Chain<T> &chain_;
+    const Stages<T> &chain_;
     SymbolicCache *cache_;
     std::size_t chunks_;
     std::vector<Operator<T>> products_;
@@ -116,7 +116,7 @@ template <typename T> class Chunks {
 
 } // namespace
 
-template <typename T> Gradients<T> scan_serial(const Chain<T> &chain, Report *report)
+template <typename T> Gradients<T> scan_serial(const Stages<T> &chain, Report *report)
 {
     check_chain(chain);
     Gradients<T> out{chain.seed};
@@ -132,7 +132,7 @@ template <typename T> Gradients<T> scan_serial(const Chain<T> &chain, Report *re
 }
 
 template <typename T>
-Gradients<T> scan_chunked(const Chain<T> &chain, std::size_t chunks, const Parallel &parallel, SymbolicCache *cache,
+Gradients<T> scan_chunked(const Stages<T> &chain, std::size_t chunks, const Parallel &parallel, SymbolicCache *cache,
                           Report *report)
 {
     check_chain(chain);
@@ -149,8 +149,8 @@ Gradients<T> scan_chunked(const Chain<T> &chain, std::size_t chunks, const Paral
 }
 
 #define JIGSAW_SCAN_INSTANTIATE(T)                                                                                     \
-    template Gradients<T> scan_serial(const Chain<T> &, Report *);                                                     \
-    template Gradients<T> scan_chunked(const Chain<T> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
+    template Gradients<T> scan_serial(const Stages<T> &, Report *);                                                     \
+    template Gradients<T> scan_chunked(const Stages<T> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
 JIGSAW_SCAN_INSTANTIATE(float)
 JIGSAW_SCAN_INSTANTIATE(double)
 #undef JIGSAW_SCAN_INSTANTIATE

@@ -21,7 +21,7 @@
 
 namespace jigsaw::scan {
 
-template <typename T> struct Chain {
+template <typename T> struct Stages {
     std::size_t batch = 1;
     std::vector<T> seed;                ///< g_0: batch x operators[0].cols
     std::vector<Operator<T>> operators; ///< J_1 ... J_n, first applied first
@@ -46,15 +46,15 @@ template <typename T> using Gradients = std::vector<std::vector<T>>;
 
 /// All three throw std::invalid_argument naming stage and size where the chain does not fit together; n = 0 gives g_0.
 /// A non-finite Jacobian makes exactly those gradients non-finite that the serial way makes non-finite.
-template <typename T> Gradients<T> scan_serial(const Chain<T> &chain, Report *report = nullptr);
+template <typename T> Gradients<T> scan_serial(const Stages<T> &chain, Report *report = nullptr);
 
 template <typename T>
-Gradients<T> scan_chunked(const Chain<T> &chain, std::size_t chunks, const Parallel &parallel = {},
+Gradients<T> scan_chunked(const Stages<T> &chain, std::size_t chunks, const Parallel &parallel = {},
                           SymbolicCache *cache = nullptr, Report *report = nullptr);
 
 /// up_levels: L above, 0 (all middle, that is serial) ... full_up_levels(n); more is the same as full.
 template <typename T>
-Gradients<T> scan_tree(const Chain<T> &chain, std::size_t up_levels, const Parallel &parallel = {},
+Gradients<T> scan_tree(const Stages<T> &chain, std::size_t up_levels, const Parallel &parallel = {},
                        SymbolicCache *cache = nullptr, Report *report = nullptr);
 
 /// Levels of up-sweep that leave a middle without a product: ceil(log2(n + 2)) - 1.

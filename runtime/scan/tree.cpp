@@ -39,7 +39,7 @@ struct Done {
 
 template <typename T> class Tree {
   public:
-    Tree(const Chain<T> &chain, const Parallel &parallel, SymbolicCache *cache, Report *report)
+    Tree(const Stages<T> &chain, const Parallel &parallel, SymbolicCache *cache, Report *report)
         : batch_(chain.batch), parallel_(parallel), cache_(cache), report_(report), slots_(chain.operators.size() + 2)
     {
         slots_[0].vector = chain.seed;
@@ -203,7 +203,7 @@ std::size_t tree_levels(std::size_t n, std::size_t up_levels)
 }
 
 template <typename T>
-Gradients<T> scan_tree(const Chain<T> &chain, std::size_t up_levels, const Parallel &parallel, SymbolicCache *cache,
+Gradients<T> scan_tree(const Stages<T> &chain, std::size_t up_levels, const Parallel &parallel, SymbolicCache *cache,
                        Report *report)
 {
     check_chain(chain);
@@ -212,7 +212,7 @@ Gradients<T> scan_tree(const Chain<T> &chain, std::size_t up_levels, const Paral
     return serial_unless_finite(tree.run(std::min(up_levels, full_up_levels(chain.operators.size()))), chain, report);
 }
 
-template Gradients<float> scan_tree(const Chain<float> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
-template Gradients<double> scan_tree(const Chain<double> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
+template Gradients<float> scan_tree(const Stages<float> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
+template Gradients<double> scan_tree(const Stages<double> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
 
 } // namespace jigsaw::scan

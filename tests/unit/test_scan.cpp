@@ -12,7 +12,7 @@
 namespace {
 
 using namespace jigsaw::scan;
-using Chain64 = Chain<double>;
+using Chain64 = Stages<double>;
 
 std::vector<double> random_values(std::mt19937 &random, std::size_t count)
 {
@@ -293,7 +293,7 @@ END_TEST
 
 START_TEST(single_precision_too)
 {
-    Chain<float> chain;
+    Stages<float> chain;
     chain.seed = {1, 2};
     for (int i = 0; i < 37; ++i)
         chain.operators.push_back(make_dense<float>(2, 2, 1, {0.9f, -0.2f, 0.1f * static_cast<float>(i % 3), 0.8f}));
