@@ -257,6 +257,7 @@ std::shared_ptr<const Config> parse_config(std::string *ret_why, const std::stri
         auto config = std::make_shared<Config>();
         for (const YamlNode::Entry &entry : root->entries)
             read_key(config.get(), entry);
+        config->sharing.extra_iterations = config->extra_iterations; // placement reckons with it, too
         return config;
     } catch (const YamlError &error) {
         *ret_why = at(file, error);

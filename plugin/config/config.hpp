@@ -30,7 +30,7 @@ struct Config {
     /// Test hosts: GPU index -> CPU core that stands for it, by node name ("*": all nodes).
     std::map<std::string, std::map<int, int>> gpu_cores;
     double anticipation = 0;                         ///< share of a cycle a GPU may idle for an owed job, 0..0.05
-    double extra_iterations = 1;                     ///< q of core::depth_pays
+    double extra_iterations = 1;                     ///< q of core::depth_pays, and of `sharing`
     std::string depth = "auto";                      ///< "auto" | "off": never direct partial depth
     std::string phases = "complement";               ///< "complement" | "same": control runs
     std::string turns = "on";                        ///< "on" | "off": control runs, gates stay open

@@ -114,16 +114,29 @@ std::uint64_t Admission::taken_bytes(const Gpu &gpu) const
     return taken;
 }
 
-std::uint32_t Admission::limit_of(const Gpu &gpu) const
+/// Jobs per GPU that site, newcomer and residents allow.
+std::uint32_t Admission::agreed_limit(const Gpu &gpu) const
 {
     std::uint32_t limit = stricter(policy_.max_jobs_per_gpu, job_.spb.max_share);
-    bool known = job_.profile.known();
     for (JobId id : gpu.residents) {
         const Resident *resident = cluster_.find(id);
         limit = stricter(limit, resident ? resident->spb.max_share : 1);
-        known = known && resident && resident->profile.known();
     }
-    return known ? limit : std::min(limit, kUnknownLimit);
+    return limit;
+}
+
+const Resident *Admission::without_profile(const Gpu &gpu) const
+{
+    for (JobId id : gpu.residents)
+        if (const Resident *resident = cluster_.find(id); resident && !resident->profile.known())
+            return resident;
+    return nullptr;
+}
+
+std::uint32_t Admission::limit_of(const Gpu &gpu) const
+{
+    const std::uint32_t limit = agreed_limit(gpu);
+    return job_.profile.known() && !without_profile(gpu) ? limit : std::min(limit, kUnknownLimit);
 }
 
 bool Admission::turns_fit(const Resident &resident) const
@@ -222,8 +235,7 @@ std::string Admission::explain(const Verdict &verdict, const Gpu &gpu, const std
         return place + ": " +
                (resident ? why_not_together(job_, *resident, policy_) : other + " is not known: wait for it");
     case Reason::full:
-        return place + ": " + std::to_string(gpu.residents.size()) + " jobs there, at most " +
-               std::to_string(limit_of(gpu)) + " may share a GPU: wait for " + name_of(gpu.residents);
+        return explain_full(gpu, place);
     case Reason::no_claim:
         return "GPU memory of " + place + " is " + gib(gpu.memory_bytes) + " GiB and " +
                (verdict.job ? other + " states no peak: wait for it" : "this job states no peak: add --spb-mem");
@@ -235,6 +247,17 @@ std::string Admission::explain(const Verdict &verdict, const Gpu &gpu, const std
                decimal(policy_.max_turn_ratio, 1) + " times: wait for " + other;
     }
     return {};
+}
+
+std::string Admission::explain_full(const Gpu &gpu, const std::string &place) const
+{
+    const std::string there = place + ": " + std::to_string(gpu.residents.size()) + " jobs there, at most " +
+                              std::to_string(limit_of(gpu)) + " may share a GPU";
+    if (limit_of(gpu) == agreed_limit(gpu))
+        return there + ": wait for " + name_of(gpu.residents);
+    if (const Resident *slow = without_profile(gpu))
+        return there + " until job " + std::to_string(slow->id) + " has been measured: wait";
+    return there + " while this job's speed is not known: wait, or name an earlier run with --spb-profile";
 }
 
 std::string Admission::explain_memory(const Gpu &gpu, const std::string &place) const

@@ -46,6 +46,9 @@ class Admission {
     Verdict judge_memory(const Gpu &gpu) const;
     bool turns_fit(const Resident &resident) const;
     std::uint32_t limit_of(const Gpu &gpu) const;
+    std::uint32_t agreed_limit(const Gpu &gpu) const;
+    std::string explain_full(const Gpu &gpu, const std::string &place) const;
+    const Resident *without_profile(const Gpu &gpu) const;
     std::uint64_t claim_of(const SpbRequest &spb, const Profile &profile) const;
     std::uint64_t taken_bytes(const Gpu &gpu) const;
     std::string explain(const Verdict &verdict, const Gpu &gpu, const std::string &place) const;

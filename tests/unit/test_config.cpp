@@ -42,7 +42,8 @@ std::string dump(const Config &c)
     std::ostringstream out;
     const core::SharingPolicy &s = c.sharing;
     out << c.run_dir << ' ' << s.enabled << s.max_jobs_per_gpu << static_cast<int>(s.scope) << ' ' << s.context_bytes << ' '
-        << s.memory_headroom << ' ' << s.default_memory_bytes << ' ' << s.pay << ' ' << s.max_turn_ratio << ' ' << s.max_offers
+        << s.memory_headroom << ' ' << s.default_memory_bytes << ' ' << s.pay << ' ' << s.least_gain
+        << ' ' << s.share_slowdown << ' ' << s.pack << ' ' << s.max_turn_ratio << ' ' << s.max_offers
         << ' ' << c.anticipation << ' ' << c.extra_iterations << ' ' << c.depth << ' ' << c.phases << ' ' << c.turns << ' '
         << c.lease_min_ms << ' ' << c.slurm_conf << ' ' << c.scontrol << ' ' << c.admin_comment_period_s << ' '
         << c.trace_events << ' ' << c.trace_file;
@@ -117,20 +118,29 @@ START_TEST(every_default_is_a_good_value)
         assert_same_text(dump(changed), dump(Config()));
         ++values;
     }
-    ck_assert_uint_eq(values, 21);
+    ck_assert_uint_eq(values, 24);
 }
 END_TEST
 
 START_TEST(values_arrive)
 {
     const auto c = parsed("run_dir: /tmp/j\nsharing: off\nmax_jobs_per_gpu: 4\nsharing_scope: account\ncontext_memory: 600M\n"
-                          "memory_headroom: 0.1\ndefault_memory: 8G\npay: 1.5\nmax_turn_ratio: 2\nmax_offers: 3\n"
+                          "memory_headroom: 0.1\ndefault_memory: 8G\npay: 1.5\nleast_gain: 0.2\nshare_slowdown: 1.3\npack: on\nmax_turn_ratio: 2\nmax_offers: 3\n"
                           "anticipation: 0.05\nextra_iterations: 1.2\ndepth: off\nphases: same\nturns: \"off\"\n"
                           "lease_min_ms: 50\nslurm_conf: /etc/s\nscontrol: /bin/scontrol\nadmin_comment_period_s: 0\n"
                           "trace_events: 10\ntrace_file: '/t'\n"
                           "gpu_memory: {a100: 40G, \"*\": 1G}\ngpu_cores:\n  n1: {0: 1}\n  '*':\n    0: 0\n");
-    assert_same_text(dump(*c), "/tmp/j 041 629145600 0.1 8589934592 1.5 2 3 0.05 1.2 off same off 50 /etc/s /bin/scontrol 0 10 /t"
+    assert_same_text(dump(*c), "/tmp/j 041 629145600 0.1 8589934592 1.5 0.2 1.3 1 2 3 0.05 1.2 off same off 50 /etc/s /bin/scontrol 0 10 /t"
                                " | *1073741824 | a10042949672960 | *00 | n101");
+}
+END_TEST
+
+// Placement reckons with the extra iterations that jigsawd's choice of depths does.
+START_TEST(one_key_for_both)
+{
+    ck_assert_double_eq(parsed("extra_iterations: 1.2\n")->sharing.extra_iterations, 1.2);
+    ck_assert_double_eq(policy_for(*parsed("extra_iterations: 1.2\n"), "p", "q", "a").extra_iterations, 1.2);
+    ck_assert_double_eq(parsed("pay: 1\n")->sharing.extra_iterations, 1);
 }
 END_TEST
 
@@ -155,6 +165,9 @@ START_TEST(refusals)
         {"memory_headroom: 0.6\n", "is not a number from 0 to 0.5"},
         {"memory_headroom: nan\n", "is not a number from 0 to 0.5"},
         {"memory_headroom: .05\n", "is not a number from 0 to 0.5"},
+        {"least_gain: -0.1\n", "f:1:13: least_gain: '-0.1' is not a number from 0 to 1"},
+        {"share_slowdown: 0.9\n", "f:1:17: share_slowdown: '0.9' is not a number from 1 to 4"},
+        {"pack: sometimes\n", "f:1:7: pack: 'sometimes' is not on or off"},
         {"anticipation: 5%\n", "is not a number from 0 to 0.05"},
         {"context_memory: 65G\n", "is not a size from 0 to 64G"},
         {"context_memory: 600MB\n", "is not a size"},
@@ -274,7 +287,7 @@ int main()
 {
     Suite *suite = suite_create("config");
     tests::add_case(suite, "defaults", {empty_is_the_default, example_is_the_default, every_default_is_a_good_value});
-    tests::add_case(suite, "values", {values_arrive, overrides, files});
+    tests::add_case(suite, "values", {values_arrive, one_key_for_both, overrides, files});
     tests::add_case(suite, "refusals", {refusals, bombs_are_refused});
     return tests::run_tap(suite);
 }

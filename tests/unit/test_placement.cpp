@@ -291,6 +291,12 @@ START_TEST(at_most_k_share_a_gpu)
     shy.spb.max_share = 2;
     ck_assert(find_offers(cluster, shy, policy).offers.empty());
     ck_assert(find_offers(cluster, request(1, 4), policy).offers.empty()); // no profile: two at most
+    expect_refusal(find_offers(cluster, request(1, 4), policy),
+                   "n1 gpu 0-3: 2 jobs there, at most 2 may share a GPU while this job's speed is not known: wait, or "
+                   "name an earlier run with --spb-profile");
+    cluster.add(resident(2, {{0, {0, 1, 2, 3}}}));
+    expect_refusal(find_offers(cluster, request(1, 4, light), policy),
+                   "n1 gpu 0-3: 2 jobs there, at most 2 may share a GPU until job 2 has been measured: wait");
     Resident modest = resident(2, {{0, {0, 1, 2, 3}}}, light);
     modest.spb.max_share = 2; // a resident's own limit binds too
     cluster.add(modest);
