@@ -16,8 +16,8 @@ AC_DEFUN([JIGSAW_SUMMARY], [
     _JIGSAW_ROW([SPANK plugin], [SLURM_HEADERS], [Slurm $SLURM_VERSION])
     _JIGSAW_ROW([select and job_submit plugins], [SLURM_SOURCE], [$with_slurm_source])
     _JIGSAW_ROW([Gloo collective], [GLOO], [$GLOO_LIBS])
-    _JIGSAW_ROW([NCCL collective], [NCCL], [$NCCL_CPPFLAGS])
-    _JIGSAW_ROW([CUDA events], [CUDA], [$CUDA_LIBS])
+    printf '  %-44s %-4s %s\n' "NCCL collective (libraries at run time)" yes "$CXX"
+    _JIGSAW_ROW([  its check against the real headers], [NCCL], [$NCCL_CPPFLAGS])
     _JIGSAW_ROW([libjigsaw_torch and examples], [LIBTORCH], [LibTorch $TORCH_VERSION])
     _JIGSAW_ROW([unit tests], [CHECK], [check `$PKG_CONFIG --modversion check 2>/dev/null`])
     _JIGSAW_ROW([model tests], [SPIN], [$SPIN])

@@ -199,6 +199,12 @@ jigsaw_sync_result_t Session::next_turn()
     return out;
 }
 
+void Session::skip_step()
+{
+    expect(State::attached, "jigsaw_skip_step");
+    skipped_ = true;
+}
+
 void Session::turn_begin()
 {
     if (state_ == State::broken)

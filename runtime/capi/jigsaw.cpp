@@ -178,6 +178,11 @@ jigsaw_result_t jigsaw_set_stream(jigsaw_context_t *ctx, void *cuda_stream)
     return on(ctx, "jigsaw_set_stream", [&](Session &session) { session.set_stream(cuda_stream); });
 }
 
+jigsaw_result_t jigsaw_skip_step(jigsaw_context_t *ctx)
+{
+    return on(ctx, "jigsaw_skip_step", [](Session &session) { session.skip_step(); });
+}
+
 jigsaw_result_t jigsaw_report(jigsaw_context_t *ctx, const jigsaw_report_t *report)
 {
     return on(ctx, "jigsaw_report", [&](Session &session) {

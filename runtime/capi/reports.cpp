@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace jigsaw::capi {
 
@@ -115,6 +116,7 @@ sync::AgreementInput Session::exchange_input()
 {
     sync::AgreementInput input;
     input.leave = leaving_;
+    input.skipped = std::exchange(skipped_, false);
     if (director_)
         input.announce = announcement();
     page::DirectiveView view;

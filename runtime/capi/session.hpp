@@ -53,6 +53,7 @@ class Session {
     void set_stream(void *cuda_stream);
 
     void report(const jigsaw_report_t &report);
+    void skip_step();
     void leave();
     /// Say goodbye; the destructor then only frees.
     void detach();
@@ -108,6 +109,7 @@ class Session {
     plan::IterationPlan plan_;         ///< of the open iteration
     std::uint64_t ready_ = 0;          ///< bit b: block_ready(b) was called
     bool exchanged_ = false;           ///< the exchange of the ended iteration is finished
+    bool skipped_ = false; ///< the step after the iteration last synchronised
     bool leaving_ = false, left_ = false, bound_ = false;
 
     page::ReportView report_;

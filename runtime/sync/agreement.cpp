@@ -63,6 +63,7 @@ struct Agreement::State {
     std::vector<Record> decode_all() const;
     void check_same(const std::vector<Record> &records) const;
     std::string describe(const std::vector<Record> &records) const;
+    void check_skipped(const std::vector<Record> &records) const;
     bool check_leaving(const std::vector<Record> &records) const;
     void follow(const plan::Directive &announced, std::uint64_t first_iteration);
     std::string where(std::uint64_t iteration) const
@@ -206,6 +207,18 @@ void Agreement::State::check_same(const std::vector<Record> &records) const
                         where(exchange->iteration) + ": ranks do not agree on the plan: " + describe(records));
 }
 
+/// Replicas that step apart are found before the next gradients are used.
+void Agreement::State::check_skipped(const std::vector<Record> &records) const
+{
+    std::vector<int> skipped, stepped;
+    for (std::size_t rank = 0; rank < records.size(); ++rank)
+        (records[rank].input.skipped ? skipped : stepped).push_back(static_cast<int>(rank));
+    if (!skipped.empty() && !stepped.empty())
+        throw Error(JIGSAW_DISAGREE, where(exchange->iteration) + ": " + name_ranks(skipped) +
+                                         " skipped the optimizer step before it and " + name_ranks(stepped) +
+                                         " did not; decide by the synchronised gradients, which all ranks share");
+}
+
 bool Agreement::State::check_leaving(const std::vector<Record> &records) const
 {
     std::vector<int> leaving;
@@ -303,6 +316,7 @@ bool Agreement::finish(std::uint64_t iteration, std::chrono::milliseconds timeou
     }
     const std::vector<Record> records = state.decode_all();
     state.check_same(records);
+    state.check_skipped(records);
     const bool all_leave = state.check_leaving(records);
     if (const plan::Directive &announced = records.front().input.announce; announced.generation != 0 && !all_leave)
         state.follow(announced, iteration + 2);

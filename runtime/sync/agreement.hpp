@@ -25,6 +25,7 @@ namespace jigsaw::sync {
 struct AgreementInput {
     bool leave = false;   ///< this rank will not begin another iteration
     bool shares = false;  ///< another job is on this rank's GPU
+    bool skipped = false; ///< the optimizer step before this iteration was skipped: all ranks did or none
     /// Rank 0 only: a directive to announce (validated and complete with depth_of_level), or generation 0 for none.
     /// Ignored while another one is pending, and when it is the one in force. Agreement stamps first_iteration = t + 2.
     plan::Directive announce;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4741534a; // "JSAG"
 constexpr std::uint16_t kVersion = 1;
-constexpr std::uint16_t kLeave = 1, kAnnounces = 2, kShares = 4, kRivalOlder = 8;
+constexpr std::uint16_t kLeave = 1, kAnnounces = 2, kShares = 4, kRivalOlder = 8, kSkipped = 16;
 
 class Writer {
   public:
@@ -92,7 +92,8 @@ RecordBytes encode(const Record &record)
     Wire wire;
     wire.flags = static_cast<std::uint16_t>((record.input.leave ? kLeave : 0) | (announce.generation ? kAnnounces : 0) |
                                             (record.input.shares ? kShares : 0) |
-                                            (record.input.rival_older ? kRivalOlder : 0));
+                                            (record.input.rival_older ? kRivalOlder : 0) |
+                                            (record.input.skipped ? kSkipped : 0));
     wire.policy = static_cast<std::uint8_t>(announce.policy);
     wire.levels = static_cast<std::uint8_t>(announce.levels);
     wire.direction = static_cast<std::int8_t>(announce.direction);
@@ -112,6 +113,7 @@ bool decode(Record *ret_record, const RecordBytes &bytes)
     record.input.leave = wire.flags & kLeave;
     record.input.shares = wire.flags & kShares;
     record.input.rival_older = wire.flags & kRivalOlder;
+    record.input.skipped = wire.flags & kSkipped;
     plan::Directive &announce = record.input.announce;
     if (wire.flags & kAnnounces) {
         announce.policy = static_cast<plan::Policy>(wire.policy);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The 128 bytes that a rank sends to every other rank once per iteration. Little-endian on the wire:
 //
-//     0   magic "JSAG"           4   version (16 bits)       6   flags: 1 leave, 2 announces, 4 shares, 8 rival is older
+//     0   magic "JSAG"           4   version (16 bits)       6   flags: 1 leave, 2 announces, 4 shares,
+//                                                                8 rival is older, 16 skipped
 //     8   iteration t           16   generation in force at t+1
 //     24  hash of plan t+1      32   hash of plan t+2 as known before this exchange
 //     40  own depth at t+1 (32) 44   rival job (32)          48  rival generation   56  rival iteration

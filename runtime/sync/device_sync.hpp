@@ -35,6 +35,9 @@ class DeviceSync final : public GradientExchange {
         std::function<bool()> waits_for_turn;
     };
 
+    /// Ranks leave together (by a barrier, or the agreement's last exchange): a peer that is gone ends an iteration that is
+    /// not complete here.
+    ///
     /// Collective on all ranks of `host`, which carries ids and readiness and is borrowed. Throws jigsaw::Error:
     /// JIGSAW_NO_BACKEND saying which library, driver or device is missing (the other ranks learn it).
     DeviceSync(collective::Collective &host, std::vector<BlockBuffer> blocks, const Options &options);

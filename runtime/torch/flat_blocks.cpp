@@ -1,13 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/torch/flat_blocks.hpp"
 
+#include "runtime/torch/cuda_stream.hpp"
+
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 namespace jigsaw {
 namespace torch {
+
+namespace {
+
+/// In a fixed order with a fixed number of lanes: LibTorch's sums depend on how many threads a rank happens to have.
+template <typename Number> double square_sum_of(const Number *data, std::int64_t count)
+{
+    std::array<double, 8> lanes{};
+    std::int64_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        for (std::size_t lane = 0; lane < 8; ++lane) {
+            const double value = static_cast<double>(data[i + static_cast<std::int64_t>(lane)]);
+            lanes[lane] += value * value;
+        }
+    for (; i < count; ++i)
+        lanes[0] += static_cast<double>(data[i]) * static_cast<double>(data[i]);
+    double sum = 0;
+    for (const double lane : lanes)
+        sum += lane;
+    return sum;
+}
+
+double square_sum_of(const at::Tensor &buffer)
+{
+    if (!buffer.device().is_cpu()) {
+        const double norm = at::linalg_vector_norm(buffer, 2, c10::nullopt, false, at::kDouble).item<double>();
+        return norm * norm;
+    }
+    switch (buffer.scalar_type()) {
+    case at::kDouble: return square_sum_of(buffer.data_ptr<double>(), buffer.numel());
+    case at::kBFloat16: return square_sum_of(buffer.data_ptr<at::BFloat16>(), buffer.numel());
+    default: return square_sum_of(buffer.data_ptr<float>(), buffer.numel());
+    }
+}
+
+bool is_set(std::uint64_t mask, std::size_t bit) { return (mask >> bit & 1) != 0; }
+
+} // namespace
 
 FlatBlocks::FlatBlocks(const std::vector<Block> &blocks)
 {
@@ -28,10 +69,15 @@ void FlatBlocks::add_block(const Block &block, std::uint32_t index)
         if (!tensor.requires_grad())
             continue;
         TORCH_CHECK(tensor.is_leaf(), "jigsaw: parameter ", name, " is no leaf; give the parameters themselves");
-        TORCH_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble, "jigsaw: parameter ", name,
-                    " is ", tensor.scalar_type(), "; float and double can be synchronised");
-        TORCH_CHECK(tensor.device().is_cpu(), "jigsaw: parameter ", name, " is on ", tensor.device(),
-                    "; this build synchronises host memory");
+        TORCH_CHECK(tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble ||
+                        tensor.scalar_type() == at::kBFloat16,
+                    "jigsaw: parameter ", name, " is ", tensor.scalar_type(), "; float and double can be synchronised, and bfloat16");
+        TORCH_CHECK(tensor.device().is_cpu() || (tensor.device().is_cuda() && knows_cuda_streams()), "jigsaw: parameter ",
+                    name, " is on ", tensor.device(), "; this build of libjigsaw_torch synchronises ",
+                    knows_cuda_streams() ? "memory of hosts and NVIDIA GPUs" : "host memory; build it with a LibTorch that has CUDA");
+        TORCH_CHECK(parameters_.empty() || tensor.device() == parameters_.front().tensor.device(), "jigsaw: parameter ", name,
+                    " is on ", tensor.device(), " and the first one on ", parameters_.front().tensor.device(),
+                    "; a rank's parameters lie on one device");
         // Tied weights: the block of the earliest use owns the parameter.
         const bool seen = std::any_of(parameters_.begin(), parameters_.end(),
                                       [&](const Parameter &other) { return other.tensor.is_same(tensor); });
@@ -93,6 +139,33 @@ void FlatBlocks::zero_gradient(std::size_t index)
 {
     parameters_[index].view.zero_();
     parameters_[index].tensor.mutable_grad() = parameters_[index].view;
+}
+
+bool FlatBlocks::finite(std::uint64_t defined_blocks) const
+{
+    // A sum of squares is finite only if every value is; that of huge values is infinite too, so look again.
+    for (std::size_t block = 0; block < buffers_.size(); ++block)
+        if (is_set(defined_blocks, block) && !std::isfinite(square_sum_of(buffers_[block])) &&
+            !at::isfinite(buffers_[block]).all().item<bool>())
+            return false;
+    return true;
+}
+
+double FlatBlocks::square_sum(std::uint64_t defined_blocks) const
+{
+    double sum = 0;
+    for (std::size_t block = 0; block < buffers_.size(); ++block)
+        if (is_set(defined_blocks, block))
+            sum += square_sum_of(buffers_[block]);
+    return sum;
+}
+
+void FlatBlocks::scale(std::uint64_t defined_blocks, double factor)
+{
+    const at::NoGradGuard no_grad;
+    for (std::size_t block = 0; block < buffers_.size(); ++block)
+        if (is_set(defined_blocks, block))
+            buffers_[block].mul_(factor);
 }
 
 void FlatBlocks::publish_gradients(std::uint64_t defined_blocks)

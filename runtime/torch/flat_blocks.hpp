@@ -5,6 +5,8 @@
 
 #include <jigsaw/torch.hpp>
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,6 +41,11 @@ class FlatBlocks {
     void zero_gradient(std::size_t parameter);
     /// .grad of every parameter: its view where the block is defined, else undefined, so that an optimizer skips it.
     void publish_gradients(std::uint64_t defined_blocks);
+
+    /// Of the gradients in the blocks of the mask: the same bits on every rank give the same answer on every rank.
+    bool finite(std::uint64_t defined_blocks) const;
+    double square_sum(std::uint64_t defined_blocks) const;
+    void scale(std::uint64_t defined_blocks, double factor);
 
   private:
     void add_block(const Block &block, std::uint32_t index);

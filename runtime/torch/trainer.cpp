@@ -3,6 +3,7 @@
 // costs nothing and leaves the suffix's gradients bit-identical; AccumulateGrad's post hooks survive freezing and fire
 // in reverse order of blocks. A gradient is copied into its flat buffer rather than accumulated there: the bits are
 // those of plain training (0 + -0 is not -0), and zero_grad() of the user's does no harm.
+#include "runtime/torch/cuda_stream.hpp"
 #include "runtime/torch/flat_blocks.hpp"
 
 #include <jigsaw/torch.hpp>
@@ -47,12 +48,16 @@ void log_line(void *arg, const char *line)
     (*static_cast<const std::function<void(const std::string &)> *>(arg))(line);
 }
 
+std::uint32_t c_type(at::ScalarType type)
+{
+    return type == at::kDouble ? JIGSAW_FLOAT64 : type == at::kBFloat16 ? JIGSAW_BFLOAT16 : JIGSAW_FLOAT32;
+}
+
 std::vector<jigsaw_block_t> c_blocks(const FlatBlocks &flat)
 {
     std::vector<jigsaw_block_t> out;
     for (const at::Tensor &buffer : flat.buffers())
-        out.push_back({buffer.data_ptr(), static_cast<std::size_t>(buffer.numel()),
-                       buffer.scalar_type() == at::kDouble ? JIGSAW_FLOAT64 : JIGSAW_FLOAT32, 0});
+        out.push_back({buffer.data_ptr(), static_cast<std::size_t>(buffer.numel()), c_type(buffer.scalar_type()), 0});
     return out;
 }
 
@@ -74,6 +79,8 @@ struct Trainer::Impl {
     void end_compute();
     void broadcast_tensors(const std::vector<at::Tensor> &tensors);
     std::string where() const;
+    void tell_stream();
+    void expect_synchronised(const char *call) const;
 
     Options options;
     FlatBlocks flat;
@@ -86,6 +93,9 @@ struct Trainer::Impl {
     enum class State { idle, open, ended } state = State::idle;
     jigsaw_iteration_t now{};
     bool last_micro_batch = true;
+    bool synchronised = false;        ///< between sync() and begin()
+    std::uint64_t defined_blocks = 0; ///< of the last sync()
+    void *stream = nullptr;           ///< what libjigsaw knows
     std::vector<std::uint32_t> left; ///< [block] parameters without a gradient in this iteration
     std::vector<bool> done;          ///< [parameter]
 };
@@ -121,7 +131,11 @@ void Trainer::Impl::attach()
     config.world_size = options.world_size;
     config.local_rank = options.local_rank;
     config.timeout_ms = options.timeout_ms;
-    config.backend = options.thread_world != nullptr ? "threads" : nullptr;
+    const at::Device device = flat.buffers().front().device();
+    if (options.backend.empty() && device.is_cuda())
+        options.backend = "nccl";
+    config.backend = !options.backend.empty() ? options.backend.c_str() : options.thread_world != nullptr ? "threads" : nullptr;
+    config.cuda_device = device.is_cuda() ? device.index() : -1;
     config.thread_world = options.thread_world;
     config.policy = or_null(options.policy);
     config.levels = options.levels;
@@ -164,8 +178,27 @@ void Trainer::Impl::gradient_ready(std::size_t index)
                 " got a second gradient; give all micro-batches but the last to backward(loss, false)");
     flat.take_gradient(index);
     done[index] = true;
-    if (--left[parameter.block] == 0)
-        check(jigsaw_block_ready(ctx, parameter.block));
+    if (--left[parameter.block] > 0)
+        return;
+    tell_stream();
+    check(jigsaw_block_ready(ctx, parameter.block));
+}
+
+/// Autograd runs hooks on the stream of the forward operation, so this is asked wherever a gradient is complete.
+void Trainer::Impl::tell_stream()
+{
+    const at::Device device = flat.buffers().front().device();
+    if (!device.is_cuda())
+        return;
+    void *const now_on = current_cuda_stream(static_cast<std::int8_t>(device.index()));
+    if (now_on != stream)
+        check(jigsaw_set_stream(ctx, now_on));
+    stream = now_on;
+}
+
+void Trainer::Impl::expect_synchronised(const char *call) const
+{
+    TORCH_CHECK(synchronised, where(), call, " belongs between sync() and the next begin(): only then are gradients the means");
 }
 
 /// A parameter that the loss did not depend on this time has gradient zero: other ranks may have used it.
@@ -180,6 +213,7 @@ void Trainer::Impl::fill_missing(std::uint32_t block)
         if (flat.parameters()[i].block == block && !done[i])
             flat.zero_gradient(i);
     left[block] = 0;
+    tell_stream();
     check(jigsaw_block_ready(ctx, block));
 }
 
@@ -188,6 +222,7 @@ void Trainer::Impl::end_compute()
     for (std::uint32_t block = now.num_blocks; block-- > now.num_blocks - now.depth;)
         if (left[block] != 0)
             fill_missing(block);
+    tell_stream();
     check(jigsaw_end_compute(ctx));
     state = State::ended;
 }
@@ -215,6 +250,8 @@ Iteration Trainer::begin()
 {
     Impl &impl = *impl_;
     impl.now.size = sizeof impl.now;
+    impl.tell_stream();
+    impl.synchronised = false;
     impl.check(jigsaw_begin_iteration(impl.ctx, &impl.now));
     impl.flat.reset_gradients();
     impl.flat.freeze_below(impl.now.num_blocks - impl.now.depth);
@@ -249,10 +286,39 @@ SyncResult Trainer::sync(std::uint32_t timeout_ms)
     const std::uint32_t limit_ms = timeout_ms != 0 ? timeout_ms : impl.options.timeout_ms;
     impl.check(jigsaw_sync(impl.ctx, &result, limit_ms != 0 ? limit_ms : 60000));
     impl.state = Impl::State::idle;
+    impl.synchronised = true;
+    impl.defined_blocks = result.defined_blocks;
     impl.flat.publish_gradients(result.defined_blocks);
     impl.flat.freeze_below(0);
     return {result.iteration, result.defined_blocks, result.last != 0, static_cast<double>(result.sync_ns) / 1e6,
             static_cast<double>(result.turn_wait_ns) / 1e6};
+}
+
+bool Trainer::finite()
+{
+    Impl &impl = *impl_;
+    impl.expect_synchronised("finite()");
+    const bool all = impl.flat.finite(impl.defined_blocks);
+    if (!all)
+        impl.check(jigsaw_skip_step(impl.ctx));
+    return all;
+}
+
+void Trainer::scale_gradients(double factor)
+{
+    impl_->expect_synchronised("scale_gradients()");
+    impl_->flat.scale(impl_->defined_blocks, factor);
+}
+
+double Trainer::clip_grad_norm(double max_norm)
+{
+    Impl &impl = *impl_;
+    impl.expect_synchronised("clip_grad_norm()");
+    TORCH_CHECK(max_norm > 0, impl.where(), "clip_grad_norm(", max_norm, "); give a positive norm");
+    const double norm = std::sqrt(impl.flat.square_sum(impl.defined_blocks));
+    if (norm > max_norm)
+        impl.flat.scale(impl.defined_blocks, max_norm / norm);
+    return norm;
 }
 
 Trainer::Turn::Turn(jigsaw_context_t *ctx) : ctx_(ctx)

@@ -376,7 +376,9 @@ struct FakeId {
 FAKE_API int ncclGetUniqueId(FakeId *ret_id)
 {
     ENTER("ncclGetUniqueId");
-    std::snprintf(ret_id->bytes, sizeof ret_id->bytes, "/jigsaw-fake-nccl-%d-%d", getpid(), next_id++);
+    // Never that of an earlier process of this number: a killed one leaves its file behind.
+    const long long now = std::chrono::system_clock::now().time_since_epoch().count();
+    std::snprintf(ret_id->bytes, sizeof ret_id->bytes, "/jigsaw-fake-nccl-%d-%d-%lld", getpid(), next_id++, now);
     return success;
 }
 

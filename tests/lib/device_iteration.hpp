@@ -4,6 +4,7 @@
 #define JIGSAW_TESTS_LIB_DEVICE_ITERATION_HPP
 
 #include "runtime/collective/nccl/libraries.hpp"
+#include "runtime/collective/ops.hpp"
 #include "runtime/sync/device_sync.hpp"
 #include "tests/fakes/fake_gpu.hpp"
 #include "tests/lib/gradients.hpp"
@@ -72,6 +73,13 @@ void iterate(sync::DeviceSync &sync, Compute &compute, const collective::Collect
     }
     sync.mark_compute_end();
     sync.wait(timeout);
+}
+
+/// Ranks leave together, as a session's do by their last exchange.
+inline void leave_together(collective::Collective &world)
+{
+    constexpr std::uint64_t kSequence = std::uint64_t{1} << 58;
+    collective::barrier(world, kSequence, std::chrono::seconds(60));
 }
 
 } // namespace jigsaw::tests

@@ -19,8 +19,10 @@ using collective::Collective;
     ck_assert_msg((text).find(part) != std::string::npos, "\"%s\" is not in \"%s\"", std::string(part).c_str(),       \
                   (text).c_str())
 
-/// Three iterations with every kind of collective; `trouble` happens to `culprit` before the first.
-void train(Collective &world, bool lockstep, int culprit, const std::function<void(const FakeGpu &)> &trouble)
+/// Three iterations with every kind of collective. To `culprit` happens `trouble` before it begins, and `later` on its GPU
+/// before the second.
+void train(Collective &world, bool lockstep, int culprit, const std::function<void(const FakeGpu &)> &trouble,
+           const std::function<void()> &later = [] {})
 {
     const FakeGpu &fake = use_fake_gpu();
     if (world.rank() == culprit)
@@ -34,8 +36,12 @@ void train(Collective &world, bool lockstep, int culprit, const std::function<vo
     DeviceSync sync(world, buffers_of(mine), options);
     sync.set_lockstep(lockstep);
     Compute compute;
-    for (std::uint64_t i = 0; i < 3; ++i)
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        if (i == 1 && world.rank() == culprit)
+            compute.kernel(later);
         iterate(sync, compute, world, plan_of({3, 2, 1}, 3, i), mine, counts, std::chrono::seconds(20));
+    }
+    leave_together(world);
     ck_assert_str_eq(fake.fake_violations(), "");
 }
 
@@ -49,11 +55,15 @@ bool harmless(const std::string &function)
 
 void check_injection(const char *function, int nth, bool lockstep)
 {
+    if (std::getenv("JIGSAW_TEST_VERBOSE"))
+        std::fprintf(stderr, "# %s ...\n", function);
     const auto outcomes = run_processes(3, [&](Collective &world) {
         train(world, lockstep, 0, [&](const FakeGpu &fake) {
             fake.fake_inject(function, nth, std::string(function).rfind("nccl", 0) == 0 ? 2 : 400);
         });
     }, 60);
+    if (std::getenv("JIGSAW_TEST_VERBOSE"))
+        std::fprintf(stderr, "# %s: %s\n", function, first_failure(outcomes).c_str());
     const std::string what = std::string(function) + " number " + std::to_string(nth);
     const Outcome &culprit = outcomes[0];
     if (culprit.code == JIGSAW_SUCCESS) {
@@ -69,12 +79,16 @@ void check_injection(const char *function, int nth, bool lockstep)
     }
 }
 
-START_TEST(every_call_may_fail)
-{
 #define CHECK_CALL(result, name, parameters) check_injection(#name, 1, false);
+START_TEST(every_call_of_cuda_may_fail)
+{
     JIGSAW_CUDA_FUNCTIONS(CHECK_CALL)
+}
+END_TEST
+
+START_TEST(every_call_of_nccl_may_fail)
+{
     JIGSAW_NCCL_FUNCTIONS(CHECK_CALL)
-#undef CHECK_CALL
 }
 END_TEST
 
@@ -90,14 +104,7 @@ START_TEST(a_killed_rank_is_named)
 {
     for (const bool lockstep : {false, true}) {
         const auto outcomes = run_processes(3, [&](Collective &world) {
-            train(world, lockstep, 1, [](const FakeGpu &) {
-                std::thread([] {
-                    const FakeGpu &fake = use_fake_gpu();
-                    while (fake.fake_calls("ncclBroadcast") < 2)
-                        std::this_thread::yield();
-                    raise(SIGKILL);
-                }).detach();
-            });
+            train(world, lockstep, 1, [](const FakeGpu &) {}, [] { raise(SIGKILL); });
         }, 60);
         for (const std::size_t rank : {std::size_t{0}, std::size_t{2}}) {
             ck_assert_int_eq(outcomes[rank].code, JIGSAW_PEER_LEFT);
@@ -110,20 +117,15 @@ END_TEST
 
 START_TEST(a_broken_device_ends_the_job)
 {
-    const auto outcomes = run_processes(3, [&](Collective &world) {
-        train(world, false, 1, [](const FakeGpu &) {
-            std::thread([] {
-                const FakeGpu &fake = use_fake_gpu();
-                while (fake.fake_calls("ncclBroadcast") < 1)
-                    std::this_thread::yield();
-                fake.fake_break_device();
-            }).detach();
-        });
-    }, 60);
-    ck_assert_int_ne(outcomes[1].code, JIGSAW_SUCCESS);
-    ASSERT_CONTAINS(outcomes[1].text, "719");
-    ck_assert_int_eq(outcomes[0].code, JIGSAW_PEER_LEFT);
-    ASSERT_CONTAINS(outcomes[0].text, "rank 1");
+    for (const bool lockstep : {false, true}) {
+        const auto outcomes = run_processes(3, [&](Collective &world) {
+            train(world, lockstep, 1, [](const FakeGpu &) {}, [] { use_fake_gpu().fake_break_device(); });
+        }, 60);
+        ck_assert_int_ne(outcomes[1].code, JIGSAW_SUCCESS);
+        ASSERT_CONTAINS(outcomes[1].text, "719");
+        ck_assert_int_eq(outcomes[0].code, JIGSAW_PEER_LEFT);
+        ASSERT_CONTAINS(outcomes[0].text, "rank 1");
+    }
 }
 END_TEST
 
@@ -149,7 +151,7 @@ END_TEST
 int main()
 {
     Suite *suite = suite_create("device faults");
-    add_case(suite, "faults", {every_call_may_fail, also_later_and_in_lockstep, a_killed_rank_is_named,
+    add_case(suite, "faults", {every_call_of_cuda_may_fail, every_call_of_nccl_may_fail, also_later_and_in_lockstep, a_killed_rank_is_named,
                                a_broken_device_ends_the_job, a_missing_library_is_named_to_all});
     return run_tap(suite);
 }

@@ -89,6 +89,7 @@ template <typename Number> void check_plans(int ranks, bool lockstep, bool rever
             iterate(sync, compute, world, plan, mine, counts);
             check_means(plan, counts, mine);
         }
+        leave_together(world);
     });
     ck_assert_str_eq(first_failure(outcomes).c_str(), "");
     ck_assert_str_eq(fake.fake_violations(), "");
@@ -161,6 +162,7 @@ START_TEST(bfloat16_equals_the_threads_collective)
         };
         for (std::size_t i = 0; i < device[0].size(); ++i)
             ck_assert(std::fabs(number(host[0][i]) - number(device[0][i])) <= 4 * 0.0078125f * 2);
+        leave_together(world);
     });
     ck_assert_str_eq(first_failure(outcomes).c_str(), "");
 }
@@ -186,6 +188,7 @@ START_TEST(one_split_for_a_set_and_roots_that_rotate)
         DeviceSync sync(world, buffers_of(mine), {});
         for (std::uint64_t i = 0; i < 3; ++i)
             iterate(sync, compute, world, plan_of({3, 2, 1}, 3, i), mine, counts);
+        leave_together(world);
     });
     ck_assert_str_eq(first_failure(outcomes).c_str(), "");
     const std::string record = fake.fake_record();
@@ -259,6 +262,7 @@ START_TEST(without_a_rival_a_block_moves_before_the_next_is_computed)
             std::this_thread::yield();
         sync.block_ready(0);
         sync.wait(kLong);
+        leave_together(world);
     });
     ck_assert_str_eq(first_failure(outcomes).c_str(), "");
 }
@@ -291,6 +295,7 @@ START_TEST(in_lockstep_nothing_is_launched_before_all_are_ready)
             hold = false;
         }
         sync.wait(kLong);
+        leave_together(world);
     });
     ck_assert_str_eq(first_failure(outcomes).c_str(), "");
     ck_assert_uint_eq(lines_with(fake.fake_record(), "all-reduce").size(), 3);
@@ -357,6 +362,7 @@ START_TEST(a_rank_that_waits_for_its_turn_is_excused)
             excused = true;
         }
         sync.wait(kLong);
+        leave_together(world);
     });
     ck_assert_str_eq(first_failure(outcomes).c_str(), "");
 }

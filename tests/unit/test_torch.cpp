@@ -3,6 +3,8 @@
 // its depth count; sum in rank order, divided once. Everything is compared bit for bit.
 #include <jigsaw/torch.hpp>
 
+#include "tests/fakes/fake_gpu.hpp"
+
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -194,8 +196,21 @@ struct Reference {
             for (auto &of_rank : parameters)
                 of_rank[p].mutable_grad() = mean.defined() ? mean.clone() : Tensor();
         }
+        if (clip > 0)
+            for (auto &of_rank : parameters)
+                clip_gradients(of_rank);
         for (auto &optimizer : optimizers)
             optimizer->step();
+    }
+    void clip_gradients(std::vector<Tensor> &parameters) const
+    {
+        double squares = 0;
+        for (const Tensor &p : parameters)
+            if (p.grad().defined())
+                squares += p.grad().to(at::kDouble).square().sum().item<double>();
+        for (Tensor &p : parameters)
+            if (p.grad().defined() && std::sqrt(squares) > clip)
+                p.mutable_grad().mul_(clip / std::sqrt(squares));
     }
     static Tensor mean_over(const std::vector<std::vector<Tensor>> &parameters, std::size_t p, std::uint32_t block,
                             const std::vector<std::uint32_t> &depths)
@@ -220,6 +235,7 @@ struct Reference {
     }
     std::vector<std::shared_ptr<Net>> nets;
     std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers;
+    double clip = 0; ///< 0: not
 };
 
 struct Ranks {
@@ -314,6 +330,7 @@ struct Row {
     MakeNet net;
     MakeOptimizer optimizer;
     const char *policy; ///< "": full depth
+    const char *backend = "";
 };
 
 void assert_equals_reference(const Row &row)
@@ -321,6 +338,7 @@ void assert_equals_reference(const Row &row)
     constexpr int kIterations = 10;
     jigsaw::torch::Options options;
     options.policy = row.policy;
+    options.backend = row.backend;
     Ranks ranks = train(row.size, row.net, row.optimizer, options, kIterations);
     assert_all_well(ranks);
     Reference reference(row.size, row.net, row.optimizer);
@@ -370,6 +388,100 @@ START_TEST(partial_depth_is_the_serial_reference)
     };
     for (const Row &row : rows)
         assert_equals_reference(row);
+}
+END_TEST
+
+/// NCCL on the fake of it: contributors by twos, so that its times 1/m rounds as a division does.
+START_TEST(nccl_is_the_serial_reference)
+{
+    const jigsaw::tests::FakeGpu &fake = jigsaw::tests::use_fake_gpu();
+    const Row rows[] = {
+        {"CNN, momentum, over NCCL", 4, make<Cnn>, momentum, "", "nccl"},
+        {"CNN, momentum, two levels, over NCCL", 4, make<Cnn>, momentum, "two-level", "nccl"},
+        {"tied weights, Adam, two levels, over NCCL", 2, make<Tied>, adam, "two-level", "nccl"},
+    };
+    for (const Row &row : rows)
+        assert_equals_reference(row);
+    ck_assert_str_eq(fake.fake_violations(), "");
+}
+END_TEST
+
+START_TEST(all_ranks_skip_a_step_that_is_not_finite)
+{
+    jigsaw::torch::Options options;
+    const auto body = [](int rank, Net &net, torch::optim::Optimizer &optimizer, const jigsaw::torch::Options &with) {
+        auto trainer = jigsaw::torch::attach(net.modules_of_blocks(), with);
+        for (int t = 0; t < 6; ++t) {
+            const auto now = trainer.begin();
+            Tensor loss = net.loss(now.iteration, rank);
+            trainer.backward(t == 2 && rank == 1 ? loss * NAN : loss);
+            trainer.sync();
+            const Tensor before = net.parameters()[0].detach().clone();
+            const bool finite = trainer.finite();
+            ck_assert_msg(finite == (t != 2), "rank %d, iteration %d", rank, t);
+            if (finite)
+                optimizer.step();
+            ck_assert(same_bits(before, net.parameters()[0]) == !finite);
+        }
+        trainer.detach();
+    };
+    Ranks ranks = run(3, make<Dropout>, momentum, options, body);
+    assert_all_well(ranks);
+    assert_same(ranks.nets[0]->parameters(), ranks.nets[2]->parameters(), "after a skipped step");
+}
+END_TEST
+
+START_TEST(a_rank_that_skips_alone_is_found)
+{
+    jigsaw::torch::Options options;
+    Ranks ranks = run(2, make<Dropout>, momentum, options,
+                      [](int rank, Net &net, torch::optim::Optimizer &, const jigsaw::torch::Options &with) {
+                          auto trainer = jigsaw::torch::attach(net.modules_of_blocks(), with);
+                          for (int t = 0; t < 4; ++t) {
+                              const auto now = trainer.begin();
+                              trainer.backward(net.loss(now.iteration, rank));
+                              trainer.sync();
+                              if (t == 1 && rank == 1)
+                                  jigsaw_skip_step(trainer.context());
+                          }
+                      });
+    for (const std::string &error : ranks.errors)
+        ck_assert_msg(error.find("rank 1 skipped the optimizer step before it and rank 0 did not") != std::string::npos,
+                      "%s", error.c_str());
+}
+END_TEST
+
+/// Blocks have different contributors; the norm is that of the means.
+START_TEST(clipping_is_by_the_norm_of_the_means)
+{
+    constexpr double kMost = 0.05;
+    jigsaw::torch::Options options;
+    options.policy = "two-level";
+    std::vector<std::vector<std::uint32_t>> depths(4);
+    Ranks ranks = run(4, make<Dropout>, momentum, options,
+                      [&](int rank, Net &net, torch::optim::Optimizer &optimizer, const jigsaw::torch::Options &with) {
+                          auto trainer = jigsaw::torch::attach(net.modules_of_blocks(), with);
+                          for (int t = 0; t < 5; ++t) {
+                              const auto now = trainer.begin();
+                              depths[static_cast<std::size_t>(rank)].push_back(now.depth);
+                              trainer.backward(net.loss(now.iteration, rank));
+                              trainer.sync();
+                              ck_assert(trainer.clip_grad_norm(kMost) > kMost);
+                              ck_assert(std::abs(trainer.clip_grad_norm(2 * kMost) - kMost) < 1e-6);
+                              optimizer.step();
+                          }
+                          trainer.detach();
+                      });
+    assert_all_well(ranks);
+    Reference reference(4, make<Dropout>, momentum);
+    reference.clip = kMost;
+    for (std::size_t t = 0; t < 5; ++t)
+        reference.step(t, {depths[0][t], depths[1][t], depths[2][t], depths[3][t]});
+    for (std::size_t r = 0; r < 4; ++r) {
+        assert_same(ranks.nets[r]->parameters(), ranks.nets[0]->parameters(), "clipped, against rank 0");
+        for (std::size_t p = 0; p < ranks.nets[r]->parameters().size(); ++p)
+            ck_assert(at::allclose(ranks.nets[r]->parameters()[p], reference.nets[r]->parameters()[p], 1e-5, 1e-7));
+    }
 }
 END_TEST
 
@@ -641,9 +753,11 @@ int main()
     Suite *suite = suite_create("torch");
     jigsaw::tests::add_case(suite, "reference",
                             {full_depth_is_plain_data_parallel_training, partial_depth_is_the_serial_reference,
+                             nccl_is_the_serial_reference,
                              a_block_without_gradient_does_not_move, replicas_start_from_rank_0});
     jigsaw::tests::add_case(suite, "use",
-                            {habits_do_no_harm, micro_batches_add_up, an_unused_parameter_has_gradient_zero,
+                            {all_ranks_skip_a_step_that_is_not_finite, a_rank_that_skips_alone_is_found,
+                             clipping_is_by_the_norm_of_the_means, habits_do_no_harm, micro_batches_add_up, an_unused_parameter_has_gradient_zero,
                              wrong_use_says_what_to_do, parameters_that_need_no_gradient_are_left_out,
                              a_resumed_run_is_the_same_run, a_failing_rank_ends_the_others_with_its_name});
     return jigsaw::tests::run_tap(suite);

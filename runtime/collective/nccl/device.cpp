@@ -43,6 +43,20 @@ void Device::require_here(const void *data, const std::string &what) const
                                                  "; set cuda_device, or the current device before attach");
 }
 
+OnDevice::OnDevice(const Device &device)
+{
+    check_cuda(cuda().cudaGetDevice(&before_), "cudaGetDevice");
+    changed_ = before_ != device.index();
+    if (changed_)
+        device.use();
+}
+
+OnDevice::~OnDevice()
+{
+    if (changed_)
+        cuda().cudaSetDevice(before_);
+}
+
 Event::Event() { check_cuda(cuda().cudaEventCreateWithFlags(&handle_, 0), "cudaEventCreateWithFlags"); }
 
 Event::~Event() { cuda().cudaEventDestroy(handle_); }
@@ -91,6 +105,13 @@ void run_behind(abi::Stream stream, std::function<void()> function)
     auto argument = std::make_unique<std::function<void()>>(std::move(function));
     check_cuda(cuda().cudaLaunchHostFunc(stream, call_and_forget, argument.get()), "cudaLaunchHostFunc");
     static_cast<void>(argument.release());
+}
+
+void check(abi::Stream stream)
+{
+    const int code = cuda().cudaStreamQuery(stream);
+    if (code != abi::kCudaNotReady)
+        check_cuda(code, "cudaStreamQuery");
 }
 
 bool failed(abi::Stream stream)

@@ -23,6 +23,18 @@ class Device {
     int index_;
 };
 
+/// The calling thread's current device is this one while it lives: a stream of NULL means the current device's.
+class OnDevice {
+  public:
+    explicit OnDevice(const Device &device);
+    ~OnDevice();
+    OnDevice(const OnDevice &) = delete;
+
+  private:
+    int before_ = 0;
+    bool changed_ = false;
+};
+
 class Event {
   public:
     Event();
@@ -56,7 +68,9 @@ class Stream {
 /// must not block. After an error of the device it never runs: whoever waits for it must also look at the stream.
 void run_behind(abi::Stream stream, std::function<void()> function);
 
-/// True when the device failed, so that nothing on `stream` will ever run.
+/// Throws JIGSAW_SYSTEM_ERROR when the device failed, so that nothing on `stream` will ever run.
+void check(abi::Stream stream);
+/// True when check() would throw.
 bool failed(abi::Stream stream);
 
 } // namespace jigsaw::nccl

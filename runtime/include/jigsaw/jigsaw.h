@@ -149,6 +149,11 @@ typedef struct jigsaw_sync_result {
 /** Wait, without a turn, until every block's gradient is the mean over its contributors; then take the next turn. */
 jigsaw_result_t jigsaw_sync(jigsaw_context_t *ctx, jigsaw_sync_result_t *ret_result, uint32_t timeout_ms);
 
+/** The optimizer step after the iteration last synchronised is skipped on this rank (non-finite gradients). All ranks hold
+ * the same bits, so each decides alike without a message; the next exchange compares, and JIGSAW_DISAGREE names who skipped
+ * and who did not. Call between jigsaw_sync and jigsaw_begin_iteration. */
+jigsaw_result_t jigsaw_skip_step(jigsaw_context_t *ctx);
+
 /** A turn with no iteration (evaluation, model upload). Nesting is an error. */
 jigsaw_result_t jigsaw_turn_begin(jigsaw_context_t *ctx);
 jigsaw_result_t jigsaw_turn_end(jigsaw_context_t *ctx);

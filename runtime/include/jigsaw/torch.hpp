@@ -17,7 +17,8 @@
  *   - a block that nobody computed has undefined gradients, so momentum and weight decay leave it alone;
  *   - a parameter listed in several blocks (tied weights) belongs to the first of them: depth counts its earliest use;
  *   - frozen blocks stay in train mode: BatchNorm statistics and dropout are those of full training;
- *   - parameters that do not require a gradient at attach are left out for good.
+ *   - parameters that do not require a gradient at attach are left out for good;
+ *   - parameters on a GPU are reduced by NCCL, on a stream beside that of the framework; the turn ends on the GPU.
  *
  * Errors: c10::Error (TORCH_CHECK) for wrong use, jigsaw::torch::Error for what libjigsaw reports.
  * Threads: the thread that attached.
@@ -74,6 +75,7 @@ struct Options {
     void *thread_world = nullptr; ///< ranks are threads of this process
     std::function<void(const std::string &)> log;
     bool broadcast_parameters = true; ///< all ranks start from rank 0's parameters and buffers
+    std::string backend; ///< "gloo" or "nccl"; empty: by where the parameters are
 };
 
 /// A block by its tensors, for models whose blocks are no modules.
@@ -112,6 +114,19 @@ class Trainer {
     void backward(const at::Tensor &loss, bool last = true);
     /// Every block's mean gradient is in place, the next turn held. timeout_ms 0: as in Options.
     SyncResult sync(std::uint32_t timeout_ms = 0);
+
+    /// The following three belong between sync() and the optimizer step. All ranks hold the same gradients then and get the
+    /// same answer without a message.
+    ///
+    /// False when any gradient is infinite or not a number. The step is then to be skipped, and this has said so: ranks
+    /// that go on all the same are found in the next exchange.
+    bool finite();
+    /// Multiplies all gradients: 1 / loss scale, 1 / micro-batches.
+    void scale_gradients(double factor);
+    /// Scales gradients so that their global norm is at most max_norm; returns what it was. The norm is over the means of
+    /// all blocks that somebody computed, which every rank has, whatever it computed itself: clipping before sync() would
+    /// measure another model on every rank.
+    double clip_grad_norm(double max_norm);
 
     /// A turn outside iterations (evaluation), given back by the destructor.
     class Turn {
