@@ -25,7 +25,8 @@ int run_status(const Arguments &arguments);
 int run_top(const Arguments &arguments);
 int run_trace(const Arguments &arguments);
 int run_doctor(const Arguments &arguments);
-extern const char *const kStatusUsage, *const kTopUsage, *const kTraceUsage, *const kDoctorUsage;
+int run_sim(const Arguments &arguments);
+extern const char *const kStatusUsage, *const kTopUsage, *const kTraceUsage, *const kDoctorUsage, *const kSimUsage;
 
 /// Options of a command: "--name VALUE", "--name=VALUE" or "--flag". One that asks for help or is wrong ends the command:
 /// then *ret_status is set and ok() is false.

@@ -22,7 +22,8 @@ using namespace jigsaw::cli;
 const Command kCommands[] = {{"status", "who shares which GPU on this machine", kStatusUsage, run_status},
                              {"top", "the same, live", kTopUsage, run_top},
                              {"trace", "the turn and depth log, for a trace viewer", kTraceUsage, run_trace},
-                             {"doctor", "check an installation and say what to change", kDoctorUsage, run_doctor}};
+                             {"doctor", "check an installation and say what to change", kDoctorUsage, run_doctor},
+                             {"sim", "replay a trace of jobs against schedulers", kSimUsage, run_sim}};
 
 void print_help(std::FILE *to)
 {

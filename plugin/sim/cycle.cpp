@@ -2,6 +2,8 @@
 // Groups priced once and remembered; partial depth only where it gains.
 #include "plugin/sim/cycle.hpp"
 
+#include "plugin/core/load.hpp"
+#include "plugin/sim/joiner.hpp"
 #include "plugin/sim/text.hpp"
 
 #include <algorithm>
@@ -12,7 +14,6 @@ namespace jigsaw::sim {
 namespace {
 
 constexpr std::size_t kFirstSlots = 1024; // a power of two
-constexpr double kPartialNetwork = 0.75; // sync bytes at rotating depth (scheduling-study 3)
 
 } // namespace
 
@@ -41,7 +42,8 @@ CycleMember partial_member_of(const JobType &type, const DepthCurve &curve, bool
         mean_ms += backward_ms / static_cast<double>(profile.backward_ms_of_level.size());
     member.gpu_ms = profile.forward_ms + mean_ms;
     if (type.gpus > 1)
-        member.network_ms *= kPartialNetwork;
+        member.network_ms *= core::partial_sync_share(spb_request(type.gpus, true), profile,
+                                                     static_cast<std::uint32_t>(type.gpus));
     else
         member.iteration_ms = type.stages.iteration_ms; // rates stay against the full-depth run
     return member;

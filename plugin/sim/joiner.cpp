@@ -9,6 +9,8 @@ namespace jigsaw::sim {
 
 namespace {
 
+constexpr double kUnknownRun_s = 1200; // of a newcomer without a time limit
+
 core::JobId id_of(int job) { return static_cast<core::JobId>(job) + 1; }
 std::int64_t whole_seconds(double seconds) { return static_cast<std::int64_t>(std::floor(seconds)); }
 std::int64_t limit_seconds(double limit_s) { return static_cast<std::int64_t>(std::ceil(limit_s)); }
@@ -23,6 +25,8 @@ core::SharingPolicy site_policy(const SharingCosts &costs, int max_sharing, doub
     policy.pay = pay;
     policy.max_turn_ratio = std::numeric_limits<double>::infinity(); // traces mix iterations of any length
     policy.share_slowdown = costs.slowdown[1];
+    policy.share_slowdown_of.assign(costs.slowdown.begin(), costs.slowdown.end());
+    policy.unknown_run_s = kUnknownRun_s;
     policy.extra_iterations = costs.extra_iterations;
     return policy;
 }
@@ -69,7 +73,10 @@ void Joiner::add(int job, const std::vector<int> &gpus, double now_s)
 
 void Joiner::remove(int job) { cluster_.remove(id_of(job)); }
 
-void Joiner::progress(int, double, double) {}
+void Joiner::progress(int job, double done_s, double now_s)
+{
+    cluster_.set_progress(id_of(job), std::max(0.0, done_s), whole_seconds(now_s));
+}
 
 core::PlacementRequest Joiner::request(int job, const Wait &wait, const std::vector<bool> *closed,
                                        double now_s) const
@@ -88,6 +95,7 @@ core::PlacementRequest Joiner::request(int job, const Wait &wait, const std::vec
     }
     request.now_s = whole_seconds(now_s);
     request.time_limit_s = limit_seconds(row.limit_s);
+    request.waited_s = wait.waited_s;
     request.wait_s = wait.wait_s;
     request.queue_per_gpu = wait.queue_per_gpu;
     return request;

@@ -28,6 +28,7 @@ class Joiner {
 
     struct Wait {
         double wait_s = 0;        ///< expected, for GPUs of its own
+        double waited_s = 0;
         double queue_per_gpu = 0; ///< waiting jobs per GPU of the cluster
     };
     /// GPUs that the job should share now; empty: it should wait.

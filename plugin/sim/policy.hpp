@@ -20,6 +20,7 @@ struct PolicySettings {
     bool knows_remaining = true; ///< preemptive policies: the remaining time is known, not only the attained service
     int max_sharing = kMaxSharing; ///< jobs on a GPU
     double pay = 0.5;
+    int join_tests = 30; ///< waiting jobs asked after an event whether they may join, at most
 };
 
 struct Policy {

@@ -102,6 +102,7 @@ Outcome run_share_staying(const Workload &workload, const PolicySettings &settin
     QueueOptions options;
     options.share = true;
     options.partial_depth = partial_depth;
+    options.most_joins = settings.join_tests;
     return run_queueing(workload, settings, options);
 }
 

@@ -279,7 +279,7 @@ class QueueRun {
         if (!joiner_ || live(job).asked_at_change == changes_)
             return false;
         const double queue_per_gpu = static_cast<double>(waiting) / map_.shape().gpus();
-        const std::vector<int> gpus = joiner_->place(job, {wait_s, queue_per_gpu}, closed, now_s_);
+        const std::vector<int> gpus = joiner_->place(job, {wait_s, now_s_ - job_of(job).submit_s, queue_per_gpu}, closed, now_s_);
         if (gpus.empty()) {
             live(job).asked_at_change = changes_;
             return false;

@@ -147,11 +147,13 @@ void perturb(Workload *workload, double most_s, std::uint64_t seed)
     sort_jobs(&workload->jobs);
 }
 
-void set_limits(Workload *workload, double factor, double sigma, std::uint64_t seed)
+void set_limits(Workload *workload, double factor, double sigma, std::uint64_t seed, bool keep_own)
 {
     Random random(seed);
     for (Job &job : workload->jobs) {
         const double noise = sigma > 0 ? std::exp(sigma * random.normal()) : 1;
+        if (keep_own && job.limit_s > 0)
+            continue;
         job.limit_s = factor > 0 ? std::max(kLeastLimit_s, factor * noise * job.isolated_s()) : 0;
     }
 }

@@ -65,8 +65,9 @@ Workload assemble(const TraceRows &rows, const TraceOptions &options);
 void drop_too_large(Workload *workload, const ClusterShape &cluster);
 /// Every submit time later by up to `most_s`; order and job numbers follow. For means over chaotic schedules.
 void perturb(Workload *workload, double most_s, std::uint64_t seed);
-/// Limits of `factor` times the true run times exp(sigma * a normal number); factor 0: no limits.
-void set_limits(Workload *workload, double factor, double sigma, std::uint64_t seed);
+/// Limits of `factor` times the true run times exp(sigma * a normal number); factor 0: no limits. `keep_own`: jobs that
+/// have one keep it.
+void set_limits(Workload *workload, double factor, double sigma, std::uint64_t seed, bool keep_own = false);
 /// Arrivals `factor` times as dense.
 void scale_load(Workload *workload, double factor);
 

@@ -60,6 +60,7 @@ core::Profile profile_of(const JobType &type, const DepthCurve &curve)
     core::Profile profile;
     profile.forward_ms = stages.gpu_ms * stages.forward_share;
     profile.network_ms = stages.network_ms;
+    profile.iteration_ms = stages.iteration_ms;
     // The deciding code takes two host resources; one that is measured with another capacity is scaled to that.
     profile.cpu_ms = stages.host_ms * 2 / stages.host_capacity;
     profile.backward_ms_of_level = stages.backward_ms_of_level;

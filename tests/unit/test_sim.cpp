@@ -3,6 +3,7 @@
 #include "plugin/sim/node_pool.hpp"
 #include "plugin/sim/policy.hpp"
 #include "plugin/sim/text.hpp"
+#include "plugin/sim/turns.hpp"
 
 #include "tests/lib/suite.hpp"
 
@@ -218,6 +219,54 @@ START_TEST(uses_depth_where_it_gains)
 }
 END_TEST
 
+TurnJob turn_job(double turn_ms, double away_ms, double weight = 1)
+{
+    TurnJob job;
+    job.gpu_of_rank = {0};
+    job.forward_ms = turn_ms / 3;
+    job.backward_ms_of_level = {turn_ms - turn_ms / 3};
+    job.away_ms = away_ms;
+    job.weight = weight;
+    return job;
+}
+
+// One GPU, turns of 30 ms: rates against the isolated run, as the turn model has them.
+START_TEST(takes_turns)
+{
+    const struct {
+        std::vector<TurnJob> jobs;
+        double rate; // of the first
+    } rows[] = {
+        {{turn_job(30, 0)}, 1},
+        {{turn_job(30, 0), turn_job(30, 0)}, 0.5},
+        {{turn_job(30, 30), turn_job(30, 30)}, 1},                     // one is away while the other computes
+        {{turn_job(30, 30), turn_job(30, 30), turn_job(30, 30)}, 2.0 / 3}, // 90 ms of turns for 60 ms each
+        {{turn_job(30, 0, 3), turn_job(30, 0, 1)}, 0.75},
+    };
+    for (const auto &row : rows) {
+        const TurnResult got = simulate_turns(row.jobs, 1, TurnOptions{});
+        ck_assert_msg(std::fabs(got.relative_rate(0, row.jobs[0]) - row.rate) < 0.002, "%.4f is not %.4f",
+                      got.relative_rate(0, row.jobs[0]), row.rate);
+    }
+}
+END_TEST
+
+// Two gangs of four workers that only compute: with depths that rotate in step they gain what the mean depth frees.
+START_TEST(interlocks_gangs)
+{
+    JobType type;
+    type.gpus = 4;
+    type.stages.gpu_ms = type.stages.iteration_ms = 93.762;
+    const auto rate = [&](bool partial) {
+        const TurnResult got = simulate_turns(gang_of(type, DepthCurve(), 2, partial), 4, TurnOptions{});
+        return (got.iterations[0] + got.iterations[1]) / got.counted_ms;
+    };
+    ck_assert_msg(std::fabs(rate(false) * 93.762 - 1) < 0.01, "%.4f", rate(false) * 93.762);
+    ck_assert_msg(rate(true) / rate(false) > 1.38, "%.4f", rate(true) / rate(false));
+    ck_assert_msg(rate(true) / rate(false) < 1.43, "%.4f", rate(true) / rate(false)); // 1 / 0.700
+}
+END_TEST
+
 START_TEST(places_as_yarn)
 {
     NodePool pool({3, 8});
@@ -279,6 +328,7 @@ int main()
     jigsaw::tests::add_case(suite, "staying", {backfills_without_delaying_the_head});
     jigsaw::tests::add_case(suite, "sharing", {shares_a_gpu, shares_only_where_it_gains, runs_to_the_same_end_twice});
     jigsaw::tests::add_case(suite, "cycles", {prices_groups, uses_depth_where_it_gains});
+    jigsaw::tests::add_case(suite, "turns", {takes_turns, interlocks_gangs});
     jigsaw::tests::add_case(suite, "parts", {places_as_yarn, refuses_unknown_policies, counts_figures});
     return jigsaw::tests::run_tap(suite);
 }
