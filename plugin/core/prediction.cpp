@@ -166,8 +166,9 @@ Prediction Predictor::predict(const std::vector<NodeGpus> &where)
         made.gain += m.gpus * (1 / m.slow_then - 1 / m.slow_now);
         made.short_visit = made.short_visit && own_run_s_ <= kShortVisit * m.run.remaining_s;
         made.free_in_s = std::max(made.free_in_s, m.run.remaining_s * m.slow_now);
-        const double finish_s = m.run.elapsed_s + m.run.remaining_s * m.slow_now + m.delay_s(own_s);
-        const double ratio = finish_s / (m.run.progress_s + m.run.remaining_s);
+        const double run_s = m.run.progress_s + m.run.remaining_s;
+        const double ratio = (m.run.elapsed_s + m.run.remaining_s * m.slow_now + m.delay_s(own_s)) / run_s;
+        made.worst_delay = std::max(made.worst_delay, m.delay_s(own_s) / run_s);
         if (ratio <= made.worst_finish)
             continue;
         made.worst_finish = ratio;

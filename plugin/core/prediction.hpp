@@ -30,6 +30,7 @@ struct Prediction {
     double gain = 0;          ///< GPU rate added, in GPUs that work at isolated speed
     double worst_finish = 1;  ///< largest predicted finish of a resident over its isolated run
     JobId worst_job = 0;      ///< whose
+    double worst_delay = 0;   ///< largest delay of a resident by this join over its isolated run
     bool short_visit = true;  ///< the newcomer is gone after a tenth of the shortest resident's remaining run
     bool interlocked = true;  ///< everybody on these GPUs runs at partial depth, and that is the better choice
     std::size_t most_jobs = 1; ///< on one of these GPUs, the newcomer counted

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kFairShare = 2;         // of a resident's isolated run: what taking turns by halves would cost it
 constexpr double kLongWait = 3;          // own runs; whoever would wait longer is let in for less
+constexpr double kTrifle = 0.02;         // of a resident's isolated run: a delay that is let pass beyond any bound
 constexpr double kInterlockedGain = 0.1; // capacity gate of two jobs whose partial depths interlock
 
 } // namespace
@@ -30,6 +31,9 @@ bool Waiting::interlocks(const Prediction &join) const
     return join.interlocked && join.most_jobs == 2 && join.own_finish_s < wait_s(join) + join.own_run_s;
 }
 
+/// Nobody notices it: else residents that have paid their share would keep a job of a minute waiting for days.
+bool Waiting::trifling(const Prediction &join) const { return squeezed(join) && join.worst_delay <= kTrifle; }
+
 double Waiting::allowed_finish(const Prediction &join) const
 {
     const double strict = 1 + policy_.pay;
@@ -45,12 +49,12 @@ Waiting::Why Waiting::why(const Prediction &join, double own_gpus) const
 {
     if (!join.known)
         return Why::no;
-    if (join.worst_finish > allowed_finish(join))
+    if (join.worst_finish > allowed_finish(join) && !trifling(join))
         return Why::pay;
     if (join.gain < least_gain(join, own_gpus) && !join.short_visit && !squeezed(join))
         return Why::gate;
     const bool weighed = job_.wait_s >= 0 && (job_.time_limit_s > 0 || job_.run_s > 0 || policy_.unknown_run_s > 0);
-    return weighed && join.score <= 0 ? Why::score : Why::no;
+    return weighed && join.score <= 0 && !trifling(join) ? Why::score : Why::no;
 }
 
 std::string Waiting::explain(const Prediction &join, double own_gpus, const std::string &place,

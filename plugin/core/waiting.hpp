@@ -27,6 +27,7 @@ class Waiting {
     double wait_s(const Prediction &join) const;
     bool squeezed(const Prediction &join) const;
     bool interlocks(const Prediction &join) const;
+    bool trifling(const Prediction &join) const;
     double allowed_finish(const Prediction &join) const;
     double least_gain(const Prediction &join, double own_gpus) const;
 

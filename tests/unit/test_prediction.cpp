@@ -265,6 +265,24 @@ START_TEST(a_short_job_is_squeezed_in)
 }
 END_TEST
 
+// One that is gone before anybody notices goes in beside residents that are over any bound already.
+START_TEST(a_trifle_is_let_pass)
+{
+    Cluster cluster = cluster_of(1, 1);
+    SharingPolicy policy;
+    policy.max_jobs_per_gpu = 3;
+    for (JobId id : {1u, 2u}) {
+        cluster.add(resident(id, {{0, {0}}}, busy(0.25), 36000));
+        cluster.set_progress(id, 100, 70000); // has run nearly twice its time, and hardly begun
+    }
+    PlacementRequest job = request(1, busy(0.25), 600);
+    job.now_s = 70000;
+    ck_assert_msg(find_offers(cluster, job, policy).offers.size() == 1, "a short job");
+    job.time_limit_s = 6000; // costs each resident an hour of ten
+    ck_assert_msg(find_offers(cluster, job, policy).offers.empty(), "a longer one");
+}
+END_TEST
+
 START_TEST(earlier_runs_shorten_the_newcomer)
 {
     Cluster cluster = cluster_of(1, 1);
@@ -359,7 +377,7 @@ int main()
                              earlier_runs_shorten_the_newcomer});
     jigsaw::tests::add_case(suite, "who pays",
                             {jobs_that_interlock_share, interlocking_must_beat_waiting,
-                             a_third_job_keeps_the_strict_rules, a_short_job_is_squeezed_in});
+                             a_third_job_keeps_the_strict_rules, a_short_job_is_squeezed_in, a_trifle_is_let_pass});
     jigsaw::tests::add_case(suite, "choice",
                             {scores_order_offers_of_every_kind, single_gpus_are_all_looked_at,
                              gpus_near_each_other_are_picked});
