@@ -124,6 +124,13 @@ template <typename T> void cell_backward(const CellBackward<T> &args, std::size_
     table.backward[static_cast<int>(args.cell)](args, first, last, scratch.data());
 }
 
+template <typename T> void multiply(const Product<T> &product)
+{
+    const CellTable<T> &table = table_of(T());
+    std::vector<T> scratch(table.product_scratch(product.width));
+    table.product(product, scratch.data());
+}
+
 template <typename T> Operator<T> cell_jacobian(const CellBackward<T> &args, std::size_t step)
 {
     const std::size_t h = args.hidden, width = args.cell == Cell::lstm ? 2 * h : h;
@@ -146,6 +153,7 @@ template <typename T> Operator<T> cell_jacobian(const CellBackward<T> &args, std
 #define JIGSAW_SCAN_INSTANTIATE(T)                                                                                     \
     template void cell_forward(const CellForward<T> &, std::size_t, std::size_t);                                      \
     template void cell_backward(const CellBackward<T> &, std::size_t, std::size_t);                                    \
+    template void multiply(const Product<T> &);                                                                        \
     template Operator<T> cell_jacobian(const CellBackward<T> &, std::size_t);
 JIGSAW_SCAN_INSTANTIATE(float)
 JIGSAW_SCAN_INSTANTIATE(double)

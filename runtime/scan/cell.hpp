@@ -66,6 +66,20 @@ template <typename T> void cell_backward(const CellBackward<T> &args, std::size_
 /// two Jacobians (of tanh and of W), and its GRU formula.
 template <typename T> Operator<T> cell_jacobian(const CellBackward<T> &args, std::size_t step);
 
+/// out = left . right (+ bias in every row), or out += left . right: the products over all steps that a layer needs, on this
+/// thread alone. A threaded BLAS is slower than one thread when other programs want the cores.
+template <typename T> struct Product {
+    T *out = nullptr; ///< rows x width
+    std::size_t rows = 0, inner = 0, width = 0;
+    const T *left = nullptr; ///< element (r, k) at r * left_row + k * left_inner
+    std::size_t left_row = 0, left_inner = 1;
+    const T *right = nullptr; ///< element (k, j) at k * right_row + j * right_column
+    std::size_t right_row = 0, right_column = 1;
+    const T *bias = nullptr; ///< width, or null
+    bool add = false;
+};
+template <typename T> void multiply(const Product<T> &product);
+
 /// Which vector instructions run here: "avx2" or "generic".
 const char *kernel_name();
 

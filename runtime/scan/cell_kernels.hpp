@@ -103,44 +103,73 @@ void pack(const T *from, std::size_t inner, std::size_t width, std::size_t row_s
                 *panels++ = j < width ? from[k * row_stride + j * column_stride] : T(0);
 }
 
+/// Element (r, k) of the left operand stands at r * row + k * inner.
+struct Strides {
+    std::size_t row, inner;
+};
+
 template <typename T, int Rows, int Vectors>
-JIGSAW_SCAN_INLINE void tile(const T *a, std::size_t a_stride, const T *panel, std::size_t inner, T *out, std::size_t stride)
+JIGSAW_SCAN_INLINE void tile(const T *a, Strides by, const T *panel, std::size_t inner, T *out, std::size_t stride)
 {
-    V<T> sum[Rows][Vectors];
-    for (int r = 0; r < Rows; ++r)
-        for (int v = 0; v < Vectors; ++v)
-            sum[r][v] = load(out + r * stride + v * kLanes<T>);
+    V<T> sum[Rows][Vectors] = {};
     for (std::size_t k = 0; k < inner; ++k) {
         const T *const b = panel + k * kPanel<T>;
         for (int r = 0; r < Rows; ++r)
             for (int v = 0; v < Vectors; ++v)
-                sum[r][v] += a[r * a_stride + k] * load(b + v * kLanes<T>);
+                sum[r][v] += a[r * by.row + k * by.inner] * load(b + v * kLanes<T>);
     }
     for (int r = 0; r < Rows; ++r)
         for (int v = 0; v < Vectors; ++v)
-            store(out + r * stride + v * kLanes<T>, sum[r][v]);
+            store(out + r * stride + v * kLanes<T>, V<T>(load(out + r * stride + v * kLanes<T>) + sum[r][v]));
 }
 
 template <typename T, int Vectors>
-JIGSAW_SCAN_INLINE void panel_rows(const T *a, std::size_t a_stride, const T *panel, std::size_t inner, T *out,
-                                   std::size_t stride, std::size_t rows)
+JIGSAW_SCAN_INLINE void panel_rows(const T *a, Strides by, const T *panel, std::size_t inner, T *out, std::size_t stride,
+                                   std::size_t rows)
 {
     std::size_t r = 0;
     for (; r + 4 <= rows; r += 4)
-        tile<T, 4, Vectors>(a + r * a_stride, a_stride, panel, inner, out + r * stride, stride);
+        tile<T, 4, Vectors>(a + r * by.row, by, panel, inner, out + r * stride, stride);
     for (; r < rows; ++r)
-        tile<T, 1, Vectors>(a + r * a_stride, a_stride, panel, inner, out + r * stride, stride);
+        tile<T, 1, Vectors>(a + r * by.row, by, panel, inner, out + r * stride, stride);
 }
 
 template <typename T>
-void multiply_add(const T *a, std::size_t a_stride, const T *panels, std::size_t inner, std::size_t width, T *out,
-                  std::size_t stride, std::size_t rows)
+void multiply_add(const T *a, Strides by, const T *panels, std::size_t inner, std::size_t width, T *out, std::size_t stride,
+                  std::size_t rows)
 {
     for (std::size_t first = 0; first < width; first += kPanel<T>, panels += inner * kPanel<T>)
         if (width - first > kLanes<T>)
-            panel_rows<T, 2>(a, a_stride, panels, inner, out + first, stride, rows);
+            panel_rows<T, 2>(a, by, panels, inner, out + first, stride, rows);
         else
-            panel_rows<T, 1>(a, a_stride, panels, inner, out + first, stride, rows);
+            panel_rows<T, 1>(a, by, panels, inner, out + first, stride, rows);
+}
+
+/// Rows of the result and values of the inner index at a time: what stays in the cache.
+constexpr std::size_t kRowBlock = 128, kInnerBlock = 256;
+
+template <typename T> std::size_t product_scratch(std::size_t width) { return (kRowBlock + kInnerBlock) * padded<T>(width); }
+
+template <typename T> void product(const Product<T> &p, T *scratch)
+{
+    const std::size_t stride = padded<T>(p.width);
+    T *const panels = scratch, *const block = scratch + kInnerBlock * stride;
+    for (std::size_t row = 0; row < p.rows; row += kRowBlock) {
+        const std::size_t rows = p.rows - row < kRowBlock ? p.rows - row : kRowBlock;
+        for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t j = 0; j < stride; ++j)
+                block[r * stride + j] = j >= p.width ? T(0) : p.add ? p.out[(row + r) * p.width + j] : p.bias ? p.bias[j] : T(0);
+        for (std::size_t k = 0; k < p.inner; k += kInnerBlock) {
+            const std::size_t inner = p.inner - k < kInnerBlock ? p.inner - k : kInnerBlock;
+            if (row == 0 || p.inner > kInnerBlock)
+                pack<T>(p.right + k * p.right_row, inner, p.width, p.right_row, p.right_column, panels);
+            multiply_add<T>(p.left + row * p.left_row + k * p.left_inner, {p.left_row, p.left_inner}, panels, inner, p.width, block,
+                            stride, rows);
+        }
+        for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t j = 0; j < p.width; ++j)
+                p.out[(row + r) * p.width + j] = block[r * stride + j];
+    }
 }
 
 // ---- a step of one sample: `n` lanes of the hidden size at k ----
@@ -231,10 +260,6 @@ JIGSAW_SCAN_INLINE std::size_t active(const Layout &layout, std::size_t step, st
     return end > first ? end - first : 0;
 }
 
-template <typename T> struct Scratch {
-    T *panels, *rows, *carry;
-};
-
 template <typename T, Cell C> void forward(const CellForward<T> &args, std::size_t first, std::size_t last, T *scratch)
 {
     const std::size_t h = args.hidden, width = gates_of(C) * h, stride = padded<T>(width);
@@ -246,7 +271,7 @@ template <typename T, Cell C> void forward(const CellForward<T> &args, std::size
         for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t j = 0; j < stride; ++j)
                 hidden[r * stride + j] = args.bias && j < width ? args.bias[j] : T(0);
-        multiply_add<T>(args.state + first * h, h, panels, h, width, hidden, stride, rows);
+        multiply_add<T>(args.state + first * h, {h, 1}, panels, h, width, hidden, stride, rows);
         for (std::size_t r = 0; r < rows; ++r) {
             const std::size_t sample = first + r, at = args.layout.offset[step] + sample;
             const ForwardRow<T> row{args.input_gates + at * width,
@@ -301,7 +326,8 @@ template <typename T, Cell C> void backward(const CellBackward<T> &args, std::si
             for (std::size_t k = 0; k < h; k += kLanes<T>)
                 backward_lanes<T, C>(row, h, k, h - k);
         }
-        multiply_add<T>(product_of + (args.layout.offset[step] + first) * width, width, panels, width, h, carry, stride, rows);
+        multiply_add<T>(product_of + (args.layout.offset[step] + first) * width, {width, 1}, panels, width, h, carry, stride,
+                        rows);
     }
     for (std::size_t r = 0; r < last - first; ++r)
         for (std::size_t k = 0; k < h; ++k)
@@ -317,7 +343,9 @@ template <typename T> std::size_t scratch_size(std::size_t gates, std::size_t h,
 
 template <typename T> constexpr CellTable<T> table()
 {
-    return {scratch_size<T>,
+    return {product_scratch<T>,
+            product<T>,
+            scratch_size<T>,
             {forward<T, Cell::rnn_tanh>, forward<T, Cell::rnn_relu>, forward<T, Cell::gru>, forward<T, Cell::lstm>},
             {backward<T, Cell::rnn_tanh>, backward<T, Cell::rnn_relu>, backward<T, Cell::gru>, backward<T, Cell::lstm>}};
 }

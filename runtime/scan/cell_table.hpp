@@ -10,8 +10,11 @@
 
 namespace jigsaw::scan {
 
-/// Indexed by Cell. `scratch` has scratch_size(gates, hidden, last - first) values.
+/// product: `scratch` has product_scratch(width) values. forward, backward: indexed by Cell; `scratch` has
+/// scratch_size(gates, hidden, last - first) values.
 template <typename T> struct CellTable {
+    std::size_t (*product_scratch)(std::size_t width);
+    void (*product)(const Product<T> &, T *scratch);
     std::size_t (*scratch_size)(std::size_t gates, std::size_t hidden, std::size_t rows);
     void (*forward[4])(const CellForward<T> &, std::size_t first, std::size_t last, T *scratch);
     void (*backward[4])(const CellBackward<T> &, std::size_t first, std::size_t last, T *scratch);

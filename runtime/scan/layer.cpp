@@ -108,19 +108,51 @@ Tensor rows_of(const Tensor &tensor, const Stretch &stretch)
     return tensor.narrow(0, static_cast<std::int64_t>(stretch.first_row), static_cast<std::int64_t>(stretch.rows));
 }
 
-Tensor input_gates(const Tensor &data, const LayerWeights &weights)
-{
-    if (weights.input_bias.defined())
-        return at::addmm(weights.input_bias, data, weights.input.t());
-    return at::mm(data, weights.input.t());
-}
-
 Tensor matrix_like(const Tensor &like, std::size_t rows, std::size_t columns)
 {
     return at::empty({static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)}, like.options());
 }
 
 template <typename T> T *data_of(const Tensor &tensor) { return tensor.defined() ? tensor.data_ptr<T>() : nullptr; }
+
+/// Beyond this width a BLAS blocks better than our kernel.
+constexpr std::int64_t kWidest = 512;
+
+template <typename T> Product<T> product_of(const Tensor &left, const Tensor &right, const Tensor &out)
+{
+    Product<T> p;
+    p.out = data_of<T>(out);
+    p.rows = static_cast<std::size_t>(left.size(0)), p.inner = static_cast<std::size_t>(left.size(1));
+    p.width = static_cast<std::size_t>(right.size(1));
+    p.left = data_of<T>(left), p.right = data_of<T>(right);
+    p.left_row = static_cast<std::size_t>(left.stride(0)), p.left_inner = static_cast<std::size_t>(left.stride(1));
+    p.right_row = static_cast<std::size_t>(right.stride(0)), p.right_column = static_cast<std::size_t>(right.stride(1));
+    return p;
+}
+
+bool is_narrow(const Tensor &left, const Tensor &right) { return std::min(left.size(0), left.size(1)) <= kWidest && right.size(1) <= kWidest; }
+
+/// left . right into `out`, which is contiguous.
+template <typename T> void product_into(const Tensor &left, const Tensor &right, const Tensor &bias, Tensor out)
+{
+    if (is_narrow(left, right)) {
+        Product<T> p = product_of<T>(left, right, out);
+        p.bias = data_of<T>(bias);
+        multiply(p);
+    } else if (bias.defined()) {
+        at::addmm_out(out, bias, left, right);
+    } else {
+        at::mm_out(out, left, right);
+    }
+}
+
+/// W_ih x + b_ih for all rows.
+template <typename T> Tensor input_gates(const Tensor &data, const LayerWeights &weights)
+{
+    const Tensor gates = at::empty({data.size(0), weights.input.size(0)}, data.options());
+    product_into<T>(data, weights.input.t(), weights.input_bias, gates);
+    return gates;
+}
 
 /// Where a stretch starts and what it produces.
 struct Buffers {
@@ -131,7 +163,7 @@ template <typename T>
 void forward_stretch(const Call &call, const Stretch &stretch, const Tensor &data, const LayerWeights &weights, Buffers *out)
 {
     const Parallel parallel = torch_threads();
-    const Tensor gates = input_gates(rows_of(data, stretch), weights);
+    const Tensor gates = input_gates<T>(rows_of(data, stretch), weights);
     CellForward<T> args;
     args.cell = call.cell;
     args.layout = stretch.layout;
@@ -170,12 +202,19 @@ struct Sums {
     Tensor input_weight, hidden_weight, input_bias, hidden_bias;
 };
 
-void add_product(Tensor *sum, const Tensor &left, const Tensor &right)
+template <typename T> void add_product(Tensor *sum, const Tensor &left, const Tensor &right)
 {
-    if (sum->defined())
+    if (!sum->defined()) {
+        *sum = at::empty({left.size(0), right.size(1)}, right.options());
+        return product_into<T>(left, right, Tensor(), *sum);
+    }
+    if (!is_narrow(left, right)) {
         sum->addmm_(left, right);
-    else
-        *sum = at::mm(left, right);
+        return;
+    }
+    Product<T> p = product_of<T>(left, right, *sum);
+    p.add = true;
+    multiply(p);
 }
 
 void add_rows(Tensor *sum, const Tensor &rows)
@@ -189,12 +228,12 @@ template <typename T>
 void add_hidden_weight(Tensor *sum, const CellBackward<T> &args, const Tensor &gates, const Tensor &output, const Tensor &initial)
 {
     if (is_packed(args.layout))
-        return add_product(sum, gates.t(), previous_states(args, output));
+        return add_product<T>(sum, gates.t(), previous_states(args, output));
     const auto batch = static_cast<std::int64_t>(args.layout.batch), rows = gates.size(0);
     const std::int64_t at_first = args.layout.reversed ? rows - batch : 0, rest = args.layout.reversed ? 0 : batch;
-    add_product(sum, gates.narrow(0, at_first, batch).t(), initial);
+    add_product<T>(sum, gates.narrow(0, at_first, batch).t(), initial);
     if (rows > batch)
-        add_product(sum, gates.narrow(0, rest, rows - batch).t(), output.narrow(0, batch - rest, rows - batch));
+        add_product<T>(sum, gates.narrow(0, rest, rows - batch).t(), output.narrow(0, batch - rest, rows - batch));
 }
 
 struct Saved {
@@ -255,7 +294,7 @@ template <typename T> void backward_stretch(Call &call, const Stretch &stretch, 
     call.status->fell_back = call.status->fell_back || report.fell_back;
 
     const Tensor data = rows_of(kept.data, stretch);
-    add_product(&flow->sums.input_weight, gates.t(), data);
+    add_product<T>(&flow->sums.input_weight, gates.t(), data);
     add_hidden_weight(&flow->sums.hidden_weight, args, hidden_gates, buffers.output, initial);
     if (kept.weights.input_bias.defined()) {
         add_rows(&flow->sums.input_bias, gates);
@@ -263,8 +302,7 @@ template <typename T> void backward_stretch(Call &call, const Stretch &stretch, 
             add_rows(&flow->sums.hidden_bias, hidden_gates);
     }
     if (flow->input.defined()) {
-        Tensor into = rows_of(flow->input, stretch);
-        at::mm_out(into, gates, kept.weights.input);
+        product_into<T>(gates, kept.weights.input, Tensor(), rows_of(flow->input, stretch));
     }
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scan over every kind of operator, against plain dense matrices multiplied one after the other.
+#include "runtime/scan/cost.hpp"
+#include "runtime/scan/diagonal.hpp"
 #include "runtime/scan/scan.hpp"
 #include "tests/lib/suite.hpp"
 
@@ -291,6 +293,58 @@ START_TEST(operators_that_cannot_be_are_named)
 }
 END_TEST
 
+START_TEST(diagonal_recurrences)
+{
+    std::mt19937 random(4);
+    for (const std::size_t steps : {0u, 1u, 2u, 5u, 100u})
+        for (const std::size_t width : {1u, 3u, 16u, 40u}) {
+            const std::vector<double> factor = random_values(random, steps * width), add = random_values(random, steps * width);
+            std::vector<double> wanted(steps * width);
+            for (std::size_t i = 0; i < steps * width; ++i)
+                wanted[i] = (i < width ? 0 : factor[i] * wanted[i - width]) + add[i];
+            for (const std::size_t workers : {1u, 2u, 3u, 5u}) {
+                std::vector<double> got(steps * width);
+                diagonal_recurrence(steps, width, factor.data(), add.data(), got.data(), plain_threads(workers));
+                for (std::size_t i = 0; i < got.size(); ++i)
+                    ck_assert_msg(std::fabs(got[i] - wanted[i]) < 1e-12, "%zu steps, width %zu, %zu workers", steps, width, workers);
+            }
+        }
+}
+END_TEST
+
+/// Every element with the strides of both operands swapped or not, a bias, and what was there before.
+START_TEST(products_over_all_steps)
+{
+    struct Size {
+        std::size_t rows, inner, width;
+    };
+    std::mt19937 random(6);
+    for (const Size &size : {Size{1, 1, 1}, Size{5, 300, 7}, Size{130, 3, 17}, Size{200, 600, 33}, Size{3, 0, 4}})
+        for (const int variant : {0, 1, 2, 3}) {
+            const std::vector<double> left = random_values(random, size.rows * size.inner);
+            const std::vector<double> right = random_values(random, size.inner * size.width);
+            const std::vector<double> bias = random_values(random, size.width);
+            std::vector<double> out = random_values(random, size.rows * size.width);
+            const std::vector<double> before = out;
+            Product<double> p{out.data(), size.rows, size.inner, size.width, left.data(), size.inner, 1, right.data(),
+                              size.width, 1, nullptr, false};
+            if (variant == 1)
+                p.left_row = 1, p.left_inner = size.rows, p.right_row = 1, p.right_column = size.inner;
+            p.bias = variant == 2 ? bias.data() : nullptr;
+            p.add = variant == 3;
+            multiply(p);
+            for (std::size_t r = 0; r < size.rows; ++r)
+                for (std::size_t j = 0; j < size.width; ++j) {
+                    double sum = variant == 2 ? bias[j] : variant == 3 ? before[r * size.width + j] : 0;
+                    for (std::size_t k = 0; k < size.inner; ++k)
+                        sum += left[r * p.left_row + k * p.left_inner] * right[k * p.right_row + j * p.right_column];
+                    ck_assert_msg(std::fabs(out[r * size.width + j] - sum) < 1e-11, "%zu x %zu x %zu, variant %d", size.rows,
+                                  size.inner, size.width, variant);
+                }
+        }
+}
+END_TEST
+
 START_TEST(single_precision_too)
 {
     Stages<float> chain;
@@ -306,17 +360,61 @@ START_TEST(single_precision_too)
 }
 END_TEST
 
+START_TEST(the_cheapest_way_is_taken)
+{
+    // A step costs 10 ns, a multiplication 1 ns whatever it is for, waking the workers 1 us.
+    const Costs costs{10, 1, 1, 1, 1, 1000};
+    const struct {
+        const char *name;
+        Job job;
+        Way way;
+    } rows[] = {
+        {"one worker", {Cell::gru, 1000, 16, 20, 1, false}, Way::serial},
+        {"samples for all", {Cell::gru, 1000, 16, 20, 2, false}, Way::split},
+        {"too little to share", {Cell::rnn_tanh, 2, 2, 4, 2, false}, Way::serial},
+        {"one sample, few workers", {Cell::rnn_tanh, 1000, 1, 20, 2, false}, Way::serial},
+        {"one sample, narrow, many workers", {Cell::rnn_tanh, 100000, 1, 2, 64, false}, Way::chunked},
+        {"the same, packed", {Cell::rnn_tanh, 100000, 1, 2, 64, true}, Way::serial},
+    };
+    for (const auto &row : rows) {
+        const Decision decision = decide(costs, row.job);
+        ck_assert_msg(decision.plan.way == row.way, "%s: %s", row.name, explain(decision, row.job).c_str());
+    }
+    ck_assert(explain(decide(costs, rows[0].job), rows[0].job).find("<- taken") != std::string::npos);
+}
+END_TEST
+
+START_TEST(costs_are_kept_as_text)
+{
+    const Costs costs{1.5, 0.25, 0.5, 0.75, 2, 1000};
+    Costs read;
+    ck_assert(from_text(to_text(costs, 2), 2, &read));
+    ck_assert(read.step == costs.step && read.fork == costs.fork && read.jacobian == costs.jacobian);
+    ck_assert(!from_text(to_text(costs, 2), 4, &read));
+    for (const char *bad : {"", "jigsaw-scan-costs 1", "jigsaw-scan-costs 1 other 2 1 1 1 1 1 1"})
+        ck_assert_msg(!from_text(bad, 2, &read), "%s", bad);
+    const std::string kernels = kernel_name();
+    ck_assert(!from_text("jigsaw-scan-costs 1 " + kernels + " 2 nan 1 1 1 1 1", 2, &read));
+    ck_assert(!from_text("jigsaw-scan-costs 1 " + kernels + " 2 -1 1 1 1 1 1", 2, &read));
+    ck_assert_double_eq(read.step, 1.5);
+    const Costs measured = measure_costs({});
+    ck_assert(measured.matrix > 0 && measured.vector > 0 && measured.jacobian > 0);
+}
+END_TEST
+
 } // namespace
 
 int main()
 {
     Suite *suite = suite_create("scan");
     jigsaw::tests::add_case(suite, "exactness",
-                            {every_kind_equals_the_reference, one_sample_of_one_element, single_precision_too});
+                            {every_kind_equals_the_reference, one_sample_of_one_element, diagonal_recurrences, products_over_all_steps,
+                             single_precision_too});
     jigsaw::tests::add_case(suite, "levels",
                             {levels_are_those_of_the_formula, work_is_linear_and_mostly_vectors, symbolic_phase_runs_once});
     jigsaw::tests::add_case(suite, "trouble",
                             {trouble_stays_where_the_serial_way_has_it, chains_that_do_not_fit_are_named,
                              operators_that_cannot_be_are_named});
+    jigsaw::tests::add_case(suite, "cost", {the_cheapest_way_is_taken, costs_are_kept_as_text});
     return jigsaw::tests::run_tap(suite);
 }
