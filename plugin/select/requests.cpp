@@ -105,11 +105,21 @@ ProfileStore &profile_store()
     return *store;
 }
 
-core::Profile known_profile(const job_record_t *job)
+JobFacts facts_of(const job_record_t *job)
 {
-    const std::string key = spb_request(job).profile_key;
-    const core::Profile earlier = key.empty() ? core::Profile() : profile_store().find(job->user_id, key);
-    return merge_profiles(earlier, parse_measured(job->admin_comment ? job->admin_comment : "").profile);
+    JobFacts facts;
+    facts.id = job->job_id;
+    facts.uid = job->user_id;
+    facts.account = job->account ? job->account : "";
+    facts.partition = partition_name(job);
+    facts.qos = qos_name(job);
+    facts.shares = job_shares(job);
+    facts.spb = spb_request(job);
+    facts.admin_comment = job->admin_comment ? job->admin_comment : "";
+    facts.start_s = job->start_time;
+    facts.eligible_s = job->details ? job->details->begin_time : 0;
+    facts.time_limit_s = seconds_of_minutes(job->time_limit);
+    return facts;
 }
 
 void learn_profile(const job_record_t *job)
@@ -147,49 +157,17 @@ void strip_forged(job_record_t *job)
 
 core::Resident make_resident(job_record_t *job)
 {
-    core::Resident resident;
-    resident.id = job->job_id;
-    resident.uid = job->user_id;
-    resident.account = job->account ? job->account : "";
-    resident.partition = partition_name(job);
-    resident.qos = qos_name(job);
-    if (job_shares(job)) {
-        resident.spb = spb_request(job);
-        resident.profile = known_profile(job);
-        const Measured measured = parse_measured(job->admin_comment ? job->admin_comment : "");
-        if (measured.misbehaving)
-            resident.spb.max_share = 1;
-        if (measured.at_s >= job->start_time) { // not of a run before a requeue
-            resident.done_s = measured.done_s;
-            resident.done_at_s = measured.at_s;
-            const double earlier_s = resident.profile.run_s > measured.done_s ? resident.profile.run_s : 0;
-            resident.total_s = measured.left_s >= 0 ? measured.done_s + measured.left_s : earlier_s;
-        }
-    }
-    resident.start_s = job->start_time;
-    resident.time_limit_s = seconds_of_minutes(job->time_limit);
-    resident.where = gpus_held(job);
-    return resident;
+    return resident_of(facts_of(job), profile_store(), gpus_held(job));
 }
 
 core::PlacementRequest make_placement_request(const JobTest &test)
 {
     const GpuWish wish = gpu_wish(test.job);
-    core::PlacementRequest request;
-    request.id = test.job->job_id;
-    request.uid = test.job->user_id;
-    request.account = test.job->account ? test.job->account : "";
-    request.spb = spb_request(test.job);
-    request.profile = known_profile(test.job);
+    core::PlacementRequest request = request_of(facts_of(test.job), profile_store(), time(nullptr));
     request.gpus_per_node = wish.gpus_per_node;
     request.nodes = std::max<std::uint32_t>(test.min_nodes, 1);
     request.gpu_type = wish.type;
     request.allowed_nodes = allowed_nodes(test);
-    request.now_s = time(nullptr);
-    request.time_limit_s = seconds_of_minutes(test.job->time_limit);
-    request.run_s = request.profile.run_s;
-    if (const time_t eligible = test.job->details ? test.job->details->begin_time : 0; eligible > 0)
-        request.waited_s = static_cast<double>(std::max<std::int64_t>(0, request.now_s - eligible));
     return request;
 }
 

@@ -4,6 +4,7 @@
 #ifndef JIGSAW_SELECT_REQUESTS_HPP
 #define JIGSAW_SELECT_REQUESTS_HPP
 
+#include "plugin/select/facts.hpp"
 #include "plugin/select/profiles.hpp"
 #include "plugin/select/records.hpp"
 
@@ -19,8 +20,8 @@ core::SpbRequest spb_request(const job_record_t *job);
 
 /// Profiles of earlier runs.
 ProfileStore &profile_store();
-/// What is known of the job's costs: measured in this run, else in earlier ones.
-core::Profile known_profile(const job_record_t *job);
+/// What the records say of a job.
+JobFacts facts_of(const job_record_t *job);
 /// What jigsawd measured of a job that ends serves the next run under the same --spb-profile.
 void learn_profile(const job_record_t *job);
 
