@@ -251,6 +251,8 @@ int Controller::job_fini(job_record_t *job)
             set_system_comment(job, ""); // a requeued job waits again
             announce_leaving(occupancy_, neighbours);
         });
+    if (!kStateSaveIsAnnounced)
+        save_profiles();
     return rc;
 }
 

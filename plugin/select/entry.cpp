@@ -15,7 +15,7 @@ JIGSAW_ENTRY int init(void)
 
 JIGSAW_ENTRY int fini(void)
 {
-    if (running_in_slurmctld())
+    if (jigsaw::select::in_slurmctld())
         jigsaw::select::Reasons::instance().stop();
     jigsaw::select::unload_inner();
     return SLURM_SUCCESS;

@@ -128,16 +128,6 @@ std::string file_of(const std::string &folder)
     return folder + "/jigsaw_profiles";
 }
 
-bool write_whole(const std::string &path, const std::string &text)
-{
-    const std::string fresh = path + ".new";
-    FILE *file = fopen(fresh.c_str(), "we");
-    if (!file)
-        return false;
-    const bool written = fwrite(text.data(), 1, text.size(), file) == text.size() && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    return (fclose(file) == 0) && written && rename(fresh.c_str(), path.c_str()) == 0;
-}
-
 /// jigsawd's "lvl_ms":"4.1 30", where it fits the time of full depth; else full depth alone.
 std::vector<double> level_costs(const std::string &json, double full_ms)
 {
@@ -149,6 +139,16 @@ std::vector<double> level_costs(const std::string &json, double full_ms)
 }
 
 } // namespace
+
+bool write_whole(const std::string &path, const std::string &text)
+{
+    const std::string fresh = path + ".new";
+    FILE *file = fopen(fresh.c_str(), "we");
+    if (!file)
+        return false;
+    const bool written = fwrite(text.data(), 1, text.size(), file) == text.size() && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    return (fclose(file) == 0) && written && rename(fresh.c_str(), path.c_str()) == 0;
+}
 
 Measured parse_measured(const std::string &admin_comment)
 {

@@ -26,6 +26,9 @@ Measured parse_measured(const std::string &admin_comment);
 /// Isolated seconds of a run that has ended well at `end_s`: what was measured, and the time since; 0: not known.
 double run_of(const Measured &measured, std::int64_t end_s);
 
+/// Replaces the file as a whole, so that a reader sees the old text or the new. False: errno says why.
+bool write_whole(const std::string &path, const std::string &text);
+
 /// `newer` where it has a number, else `older`; the costs of `older`'s levels, where `newer` has only full depth, are
 /// scaled to it.
 core::Profile merge_profiles(const core::Profile &older, const core::Profile &newer);

@@ -7,19 +7,6 @@ namespace {
 
 constexpr std::size_t kRememberedWarnings = 4096;
 
-std::shared_ptr<const config::Config> &current()
-{
-    static std::shared_ptr<const config::Config> config;
-    return config;
-}
-
-std::shared_ptr<const config::Config> sharing_off()
-{
-    auto config = std::make_shared<config::Config>();
-    config->sharing.enabled = false;
-    return config;
-}
-
 /// True the first time for a job, so that a job that waits for a day is named once.
 bool warn_once(core::JobId job)
 {
@@ -65,28 +52,6 @@ template <class Unwanted> void remove_entries(job_record_t *job, Unwanted unwant
 }
 
 } // namespace
-
-void load_settings()
-{
-    const char *path = getenv("JIGSAW_CONFIG");
-    std::string why;
-    if (auto loaded = config::load_config(&why, path && *path ? path : config::kDefaultConfigPath)) {
-        current() = std::move(loaded);
-        return;
-    }
-    const bool first = !current();
-    if (first)
-        current() = sharing_off();
-    error("jigsaw: %s; %s", why.c_str(), first ? "no job shares until it is put right and `scontrol reconfigure` run"
-                                               : "the settings read before stay");
-}
-
-const config::Config &settings()
-{
-    if (!current())
-        load_settings();
-    return *current();
-}
 
 core::SpbRequest spb_request(const job_record_t *job)
 {

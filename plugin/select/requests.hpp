@@ -7,13 +7,9 @@
 #include "plugin/select/facts.hpp"
 #include "plugin/select/profiles.hpp"
 #include "plugin/select/records.hpp"
+#include "plugin/select/settings.hpp"
 
 namespace jigsaw::select {
-
-/// jigsaw.yaml of slurmctld: $JIGSAW_CONFIG, else /etc/jigsaw/jigsaw.yaml. A bad file is logged and changes nothing; at
-/// the first load it leaves the defaults with sharing off, since nobody knows what the site wanted.
-void load_settings();
-const config::Config &settings();
 
 /// The job's request, validated anew. A bad value is no request at all (an exclusive job) and one log line per job.
 core::SpbRequest spb_request(const job_record_t *job);

@@ -153,6 +153,20 @@ inline node_record_t *node_at(int index)
     return index >= 0 && index < node_record_count ? node_record_table_ptr[index] : nullptr;
 }
 
+/// Up to 24.11 other programs load the plugin, too; since 25.05 slurmctld alone does, and running_in_slurmctld() is no
+/// function any more.
+inline bool in_slurmctld()
+{
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+    return running_in_slurmctld();
+#else
+    return true;
+#endif
+}
+
+/// Does slurmctld tell when it saves its state, at the latest as it ends? Since 25.05 it does not.
+constexpr bool kStateSaveIsAnnounced = SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0);
+
 /// First word of a bitmap; its size is the second. Hidden in bitstring.c since 23.11.
 constexpr bitstr_t kBitmapMagic = 0x42434445;
 

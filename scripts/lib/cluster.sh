@@ -18,6 +18,7 @@
 #   CLUSTER_NODES       how many nodes, named n1, n2, ...
 #   CLUSTER_GPUS        GPUs on each node (0: no Gres at all)
 #   CLUSTER_CPUS CLUSTER_MEMORY_MB   of each node; declared, need not exist
+#   CLUSTER_SOCKETS     of each node, default 1; since 24.11 the Cores= of a gres.conf must be those of whole sockets
 #   CLUSTER_NODE_GRES   Gres= of the nodes, default gpu:$CLUSTER_GPUS
 #   CLUSTER_GRES_CONF   text of gres.conf instead of the generated one; @DIR@ is CLUSTER_DIR, the device of GPU 3 is
 #                       @DIR@/dev/gpu3
@@ -40,7 +41,7 @@
 : "${CLUSTER_PORT:=17000}" "${CLUSTER_NODES:=2}" "${CLUSTER_GPUS:=4}" "${CLUSTER_CPUS:=16}" "${CLUSTER_MEMORY_MB:=4000}"
 : "${CLUSTER_SELECT:=select/cons_tres}" "${CLUSTER_SELECT_PARAMS:=CR_Core}" "${CLUSTER_PROLOG_FLAGS=Alloc}"
 : "${CLUSTER_SCHED_PARAMS:=sched_min_interval=100000,bf_interval=1,sched_interval=2,batch_sched_delay=0}"
-: "${CLUSTER_TIMEOUT_S:=30}" "${CLUSTER_CRED_EXPIRE_S:=20}"
+: "${CLUSTER_TIMEOUT_S:=30}" "${CLUSTER_CRED_EXPIRE_S:=20}" "${CLUSTER_SOCKETS:=1}"
 declare -a CLUSTER_ENV
 
 _cluster_host() { hostname -s; }
@@ -129,7 +130,7 @@ ${CLUSTER_EXTRA:-}
 CONF
     for ((i = 1; i <= CLUSTER_NODES; i++)); do
         echo "NodeName=n$i NodeHostname=$(_cluster_host) NodeAddr=127.0.0.1 Port=$((CLUSTER_PORT + i)) CPUs=$CLUSTER_CPUS" \
-            "Sockets=1 CoresPerSocket=$CLUSTER_CPUS ThreadsPerCore=1 RealMemory=$CLUSTER_MEMORY_MB${gres:+ Gres=$gres}"
+            "Sockets=$CLUSTER_SOCKETS CoresPerSocket=$((CLUSTER_CPUS / CLUSTER_SOCKETS)) ThreadsPerCore=1 RealMemory=$CLUSTER_MEMORY_MB${gres:+ Gres=$gres}"
     done
     echo "${CLUSTER_PARTITIONS:-PartitionName=main Nodes=n[1-$CLUSTER_NODES] Default=YES MaxTime=INFINITE State=UP}"
 }

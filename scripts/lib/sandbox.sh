@@ -17,14 +17,18 @@ sandbox_end()
     sandbox_pid=
 }
 
-# The first process in there. /dev/shm is not the host's: Slurm and LibTorch leave files in it.
+# The first process in there. /dev/shm is not the host's: Slurm and LibTorch leave files in it. The second address is for
+# Slurm since 24.11, which asks getaddrinfo() for addresses of the kinds that the host has: 127.0.0.1 alone counts as none.
 # shellcheck disable=SC2016 # expanded by the inner shell
 sandbox_first='
 set -e
 root=$1
 shift
 hostname jigsaw-release
-! command -v ip >/dev/null || ip link set lo up
+if [ "$JIGSAW_NETWORK" = offline ]; then
+    ip link set lo up
+    ip address add 127.0.0.2/8 dev lo
+fi
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
 mount --rbind /dev "$root/dev"
@@ -43,7 +47,7 @@ in_sandbox()
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     echo '127.0.0.1 localhost jigsaw-release' >"$root/etc/hosts"
     # In the background: bash takes a signal while it waits, not while a command in the foreground runs.
-    unshare "${options[@]}" bash -c "$sandbox_first" sandbox "$root" "$@" </dev/null &
+    JIGSAW_NETWORK=$network unshare "${options[@]}" bash -c "$sandbox_first" sandbox "$root" "$@" </dev/null &
     sandbox_pid=$!
     wait "$sandbox_pid" || status=$?
     sandbox_pid=

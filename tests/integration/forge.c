@@ -2,6 +2,8 @@
 // Submits a job as any user of libslurm can: with a spank_job_env of its own making, which no SPANK plugin has seen.
 //     forge FOLDER NAME=VALUE...
 // Prints the job's id. The job asks for one GPU and sleeps.
+#include "submitted.h"
+
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
@@ -33,6 +35,6 @@ int main(int argc, char **argv)
         slurm_perror("forge");
         return 1;
     }
-    printf("%u\n", (unsigned) response->job_id);
+    printf("%u\n", (unsigned) submitted_job(response));
     return 0;
 }

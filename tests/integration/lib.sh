@@ -80,6 +80,10 @@ _plugins() {
     [ -f "$CLUSTER_PLUGINS/$1" ] || skip_all "$1 is not in $CLUSTER_PLUGINS (make install, or set JIGSAW_PLUGINS)"
 }
 
+# The program slurm_client.c, where there are a compiler ($CC) and libslurm's headers; then it must compile.
+have_libslurm() { command -v "${CC%% *}" >/dev/null && echo '#include <slurm/slurm.h>' | $CC -E -o /dev/null - 2>/dev/null; }
+build_client() { $CC -o "$1" "$here/slurm_client.c" -lslurm >&2; }
+
 # Start a cluster with select/jigsaw (unless CLUSTER_SELECT says otherwise) and our SPANK options.
 start_cluster() {
     [ "$(id -u)" = 0 ] || skip_all "needs root"

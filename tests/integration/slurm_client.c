@@ -3,6 +3,8 @@
 //   slurm_client jobs           prints the number of nodes and of jobs that the controller tells
 //   slurm_client submit FILE [NAME=VALUE]...   submits a job with these strings in its spank_job_env, prints its id;
 //                               FILE gets its output; the job asks for one GPU
+#include "submitted.h"
+
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
@@ -43,10 +45,10 @@ static int submit(int argc, char **argv)
     wish.spank_job_env = argv + 1;
     wish.spank_job_env_size = (uint32_t)(argc - 1);
     if (slurm_submit_batch_job(&wish, &answer)) {
-        fprintf(stderr, "%s\n", slurm_strerror(slurm_get_errno()));
+        slurm_perror("submit");
         return 1;
     }
-    printf("%u\n", answer->job_id);
+    printf("%u\n", submitted_job(answer));
     return 0;
 }
 

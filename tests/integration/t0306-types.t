@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Several GPU types with Cores=: each type keeps its own count through sharing, restart and reconfigure.
 . "$(dirname "$0")/lib.sh"
-CLUSTER_NODES=1 CLUSTER_GPUS=4 CLUSTER_NODE_GRES=gpu:a100:2,gpu:h100:2
+CLUSTER_NODES=1 CLUSTER_SOCKETS=2 CLUSTER_GPUS=4 CLUSTER_NODE_GRES=gpu:a100:2,gpu:h100:2
 CLUSTER_GRES_CONF='AutoDetect=off
 NodeName=n1 Name=gpu Type=a100 File=@DIR@/dev/gpu[0-1] Cores=0-7
 NodeName=n1 Name=gpu Type=h100 File=@DIR@/dev/gpu[2-3] Cores=8-15'

@@ -16,7 +16,7 @@ accounts:
     sharing_scope: any'
 command -v "${CC%% *}" >/dev/null 2>&1 || CC=cc
 CLIENT=$(mktemp -d)
-$CC -o "$CLIENT/slurm_client" "$here/slurm_client.c" -lslurm 2>/dev/null || CLIENT=
+if have_libslurm; then ok "the client compiles" build_client "$CLIENT/slurm_client"; else CLIENT=; fi
 start_cluster
 
 pair_shares() { # options of both, of the second
@@ -47,6 +47,9 @@ ok "a bad jigsaw.yaml, reconfigure" slurm scontrol reconfigure
 ok "is named with file, line and column" wait_for 10 ctld_log 'error: jigsaw: .*/etc/jigsaw.yaml:1:[0-9]*: sharing: .*the settings read before stay'
 nok "the old settings stay" pair_shares "-p alone"
 ok "both of them" pair_shares
+ok "a restart with the bad file" cluster_restart ctld
+nok "they stay even then" pair_shares "-p alone"
+ok "both of them, too" pair_shares
 echo 'sharing: off' >"$CLUSTER_DIR/etc/jigsaw.yaml"
 slurm scontrol reconfigure
 nok "sharing switched off" pair_shares

@@ -23,7 +23,8 @@ for name in select_jigsaw select_cons_tres_jigsaw; do
 done
 
 client=$CLUSTER_DIR/slurm_client
-if $CC -o "$client" "$here/slurm_client.c" -lslurm 2>/dev/null; then
+if have_libslurm; then
+    ok "the client compiles" build_client "$client"
     a=$(submit --spb -N2 --gres=gpu:2)
     running "$a"
     is "a program linked with libslurm works" "$(slurm "$client" jobs 2>&1)" "2 nodes 1 jobs"
