@@ -2,7 +2,8 @@
 // The one door to slurmctld's internal headers, and everything that differs between Slurm releases. Include it last:
 // those headers are C, have no guards for C++, and define macros over common words (error, list_*).
 //
-// Compiled and run on 22.05.8; compiled against 24.11.5; the branches for 26.05 are written after its source.
+// Compiled and run on 22.05.8 and 24.11.5; the branches for 26.05 are written after its source, and the names they use
+// were looked up in the binaries of 26.05.5.
 #ifndef JIGSAW_SELECT_SHIM_HPP
 #define JIGSAW_SELECT_SHIM_HPP
 
