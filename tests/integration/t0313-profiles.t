@@ -14,7 +14,7 @@ running "$a"
 ok "jigsawd writes what it measured" measured "$a" '"mem":13958643712,"fwd_ms":10.5,"bwd_ms":21,"sync_ms":3'
 ok "the job ends" cancel "$a"
 ok "a restart" cluster_restart ctld
-ok "the profile is in StateSaveLocation" grep -q '^0 resnet 10.5 21 3 13958643712$' "$CLUSTER_DIR/state/jigsaw_profiles"
+ok "the profile is in StateSaveLocation" grep -q '^0 resnet 10.5 21 3 13958643712 0 -$' "$CLUSTER_DIR/state/jigsaw_profiles"
 a=$(submit --spb --spb-mem=8G --gres=gpu:2)
 running "$a"
 b=$(submit --spb --spb-profile=resnet --spb-mem=8G --gres=gpu:2)
