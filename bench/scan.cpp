@@ -96,7 +96,8 @@ template <typename Out> Tensor output_of(const Out &out) { return std::get<0>(ou
 // ---- exactness ----
 
 /// Gradients of the input and all parameters where every step's output has its own weight in the loss.
-template <typename Module> std::vector<Tensor> gradients(Module &module, const Tensor &x, const Tensor &weights, bool last_only)
+template <typename Module>
+std::vector<Tensor> gradients(Module &module, const Tensor &x, const Tensor &weights, bool last_only)
 {
     Tensor in = x.detach().clone().set_requires_grad(true);
     const Tensor output = output_of(module.forward(in));
@@ -137,8 +138,12 @@ template <typename Kind> void exactness_of(std::int64_t steps, const char *way, 
         worst = std::max(worst, relative(got[i], wanted[i]));
     const char *const dtype = type == at::kFloat ? "float32" : "float64";
     const auto line = [&](const char *metric, double value) {
-        Line("scan", metric, value, "1").with("cell", Kind::kName).with("T", steps).with("way", way)
-            .with("dtype", dtype).with("gradient_enters", last_only ? "last step" : "every step")
+        Line("scan", metric, value, "1")
+            .with("cell", Kind::kName)
+            .with("T", steps)
+            .with("way", way)
+            .with("dtype", dtype)
+            .with("gradient_enters", last_only ? "last step" : "every step")
             .with("fell_back", ours->status().fell_back);
     };
     line("max_rel_err", worst);
@@ -172,9 +177,13 @@ void levels()
             scan::Report report;
             scan::scan_tree(stages, up, {}, nullptr, &report);
             const auto bound = 2 * static_cast<std::size_t>(std::ceil(std::log2(static_cast<double>(steps))));
-            Line("scan", "critical_path_levels", static_cast<double>(report.levels.size()), "levels").with("T", steps)
-                .with("up_levels", up).with("formula", scan::tree_levels(steps, up)).with("middle", scan::tree_middle(steps, up))
-                .with("equal", report.levels.size() == scan::tree_levels(steps, up)).with("paper_bound_without_middle", bound)
+            Line("scan", "critical_path_levels", static_cast<double>(report.levels.size()), "levels")
+                .with("T", steps)
+                .with("up_levels", up)
+                .with("formula", scan::tree_levels(steps, up))
+                .with("middle", scan::tree_middle(steps, up))
+                .with("equal", report.levels.size() == scan::tree_levels(steps, up))
+                .with("paper_bound_without_middle", bound)
                 .with("longest_dependent_chain", report.critical_products);
         }
     }
@@ -240,15 +249,24 @@ template <typename Kind> void speed_of(Table *table, std::int64_t steps, std::in
     table->add(backward);
     const auto line = [&](const char *metric, double value, bool headline) {
         Line out("scan", metric, value, "x");
-        out.with("cell", Kind::kName).with("T", steps).with("batch", batch).with("h", hidden).with("way", ours->status().way)
-            .with("pairs", pairs).with("threads", at::get_num_threads());
+        out.with("cell", Kind::kName)
+            .with("T", steps)
+            .with("batch", batch)
+            .with("h", hidden)
+            .with("way", ours->status().way)
+            .with("pairs", pairs)
+            .with("threads", at::get_num_threads());
         if (headline)
             out.headline();
     };
     line("backward_speedup_vs_libtorch", backward, steps == 1000 && batch == 16 && hidden == 20);
     line("forward_speedup_vs_libtorch", base.forward / scanned.forward, false);
-    Line("scan", "backward_ms", scanned.backward * 1e3, "ms").with("cell", Kind::kName).with("T", steps).with("batch", batch)
-        .with("h", hidden).with("libtorch_ms", base.backward * 1e3);
+    Line("scan", "backward_ms", scanned.backward * 1e3, "ms")
+        .with("cell", Kind::kName)
+        .with("T", steps)
+        .with("batch", batch)
+        .with("h", hidden)
+        .with("libtorch_ms", base.backward * 1e3);
     if (explaining)
         std::fprintf(stderr, "%s", ours->status().explain().c_str());
 }
@@ -261,8 +279,14 @@ template <typename Kind> void speed_table()
             for (const std::int64_t hidden : {20, 64})
                 if (!quick || steps * batch <= 16000)
                     speed_of<Kind>(&table, steps, batch, hidden);
-    Line("scan", "geomean_backward_speedup", table.geomean(), "x").with("cell", Kind::kName).with("rows", table.rows).headline();
-    Line("scan", "worst_backward_speedup", table.worst, "x").with("cell", Kind::kName).with("rows", table.rows).headline();
+    Line("scan", "geomean_backward_speedup", table.geomean(), "x")
+        .with("cell", Kind::kName)
+        .with("rows", table.rows)
+        .headline();
+    Line("scan", "worst_backward_speedup", table.worst, "x")
+        .with("cell", Kind::kName)
+        .with("rows", table.rows)
+        .headline();
 }
 
 /// Our choice against our own serial way, so that a wrong estimate shows.
@@ -271,13 +295,18 @@ template <typename Kind> void choice_table()
     Table table;
     for (const std::int64_t steps : {10, 100, 1000})
         for (const std::int64_t batch : {1, 2, 16, 64}) {
-            const auto serial = make<typename Kind::Ours>(20, 20, at::kFloat), chosen = make<typename Kind::Ours>(20, 20, at::kFloat);
+            const auto serial = make<typename Kind::Ours>(20, 20, at::kFloat),
+                       chosen = make<typename Kind::Ours>(20, 20, at::kFloat);
             serial->scan.way = "serial";
             const Tensor x = at::randn({steps, batch, 20});
             const auto [base, picked] = interleaved(*serial, *chosen, x, 15);
             table.add(base.backward / picked.backward);
-            Line("scan", "chosen_vs_serial", base.backward / picked.backward, "x").with("cell", Kind::kName).with("T", steps)
-                .with("batch", batch).with("h", 20).with("way", chosen->status().way);
+            Line("scan", "chosen_vs_serial", base.backward / picked.backward, "x")
+                .with("cell", Kind::kName)
+                .with("T", steps)
+                .with("batch", batch)
+                .with("h", 20)
+                .with("way", chosen->status().way);
         }
     Line("scan", "geomean_chosen_vs_serial", table.geomean(), "x").with("cell", Kind::kName).with("worst", table.worst);
 }
@@ -300,8 +329,11 @@ void scaling()
         std::vector<double> times;
         for (int i = 0; i < 5; ++i)
             times.push_back(time_once(*ours, x).backward);
-        Line("scan", "backward_ns_per_step", median(times) * 1e9 / static_cast<double>(steps), "ns").with("cell", "gru")
-            .with("T", steps).with("batch", 16).with("h", 20);
+        Line("scan", "backward_ns_per_step", median(times) * 1e9 / static_cast<double>(steps), "ns")
+            .with("cell", "gru")
+            .with("T", steps)
+            .with("batch", 16)
+            .with("h", 20);
     }
 }
 
@@ -312,14 +344,18 @@ void diagonal()
     const std::size_t steps = 200000, width = 16;
     std::vector<float> factor(steps * width, 0.9f), add(steps * width, 0.1f), state(steps * width);
     const auto once = [&](const scan::Parallel &parallel) {
-        return seconds_of([&] { scan::diagonal_recurrence(steps, width, factor.data(), add.data(), state.data(), parallel); });
+        return seconds_of(
+            [&] { scan::diagonal_recurrence(steps, width, factor.data(), add.data(), state.data(), parallel); });
     };
     const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
     const scan::Parallel one, all = scan::plain_threads(cores);
     std::vector<double> alone, together;
     for (int i = 0; i < 15; ++i)
         alone.push_back(once(one)), together.push_back(once(all));
-    Line("scan", "diagonal_speedup", median(alone) / median(together), "x").with("cores", cores).with("T", steps).with("width", width);
+    Line("scan", "diagonal_speedup", median(alone) / median(together), "x")
+        .with("cores", cores)
+        .with("T", steps)
+        .with("width", width);
 }
 
 // ---- simulated processors ----
@@ -348,12 +384,17 @@ void simulated()
             scan::scan_tree(stages, up, {}, nullptr, &report);
             double time = 0;
             for (const scan::Level &level : report.levels)
-                time += std::ceil(static_cast<double>(level.matrix_products) / static_cast<double>(processors)) * product +
+                time += std::ceil(static_cast<double>(level.matrix_products) / static_cast<double>(processors)) *
+                            product +
                         std::ceil(static_cast<double>(level.vector_products) / static_cast<double>(processors)) * apply;
             best = std::min(best, time);
         }
-        Line("scan", "simulated_speedup", static_cast<double>(steps) * apply / best, "x").with("processors", processors)
-            .with("T", steps).with("h", hidden).with("simulated", true).with("matrix_product_us", product * 1e6)
+        Line("scan", "simulated_speedup", static_cast<double>(steps) * apply / best, "x")
+            .with("processors", processors)
+            .with("T", steps)
+            .with("h", hidden)
+            .with("simulated", true)
+            .with("matrix_product_us", product * 1e6)
             .with("vector_product_us", apply * 1e6);
     }
 }
@@ -371,7 +412,8 @@ scan::Stages<double> pruned_vgg11(std::size_t divisor, double kept)
     std::size_t in = 3, side = 32;
     const auto prune = [&](std::int64_t out, std::int64_t fan_in) {
         const Tensor weight = at::randn({out, fan_in}, at::kDouble) / std::sqrt(static_cast<double>(fan_in));
-        const auto count = std::max<std::int64_t>(1, static_cast<std::int64_t>(kept * static_cast<double>(weight.numel())));
+        const auto count = std::max<std::int64_t>(
+            1, static_cast<std::int64_t>(kept * static_cast<double>(weight.numel())));
         const Tensor least = std::get<0>(weight.abs().flatten().topk(count)).min();
         return weight * (weight.abs() >= least).to(at::kDouble);
     };
@@ -387,7 +429,8 @@ scan::Stages<double> pruned_vgg11(std::size_t divisor, double kept)
         const Tensor active = at::randn({static_cast<std::int64_t>(out * side * side)}, at::kDouble);
         forward.push_back(scan::relu_jacobian(active.data_ptr<double>(), out * side * side, 1));
         if (pools[layer]) {
-            forward.push_back(scan::MaxPoolJacobian({side, side, 2, 2, 2, 2}, out).values(active.data_ptr<double>(), 1));
+            forward.push_back(
+                scan::MaxPoolJacobian({side, side, 2, 2, 2, 2}, out).values(active.data_ptr<double>(), 1));
             side /= 2;
         }
         in = out;
@@ -415,11 +458,16 @@ void pruned()
                 for (std::size_t k = 0; k < got[i].size(); ++k)
                     gap = std::max(gap, std::fabs(got[i][k] - wanted[i][k]));
             Line("scan", "pruned_critical_multiplications_ratio",
-                 static_cast<double>(report.critical_multiplications) / static_cast<double>(serial.multiplications), "1")
-                .with("network", "VGG-11 at 1/16 width, random weights").with("weights_kept", kept).with("up_levels", up)
-                .with("stages", stages.operators.size()).with("levels", report.levels.size())
+                 static_cast<double>(report.critical_multiplications) / static_cast<double>(serial.multiplications),
+                 "1")
+                .with("network", "VGG-11 at 1/16 width, random weights")
+                .with("weights_kept", kept)
+                .with("up_levels", up)
+                .with("stages", stages.operators.size())
+                .with("levels", report.levels.size())
                 .with("critical_multiplications", report.critical_multiplications)
-                .with("multiplications", report.multiplications).with("serial_multiplications", serial.multiplications)
+                .with("multiplications", report.multiplications)
+                .with("serial_multiplications", serial.multiplications)
                 .with("largest_difference", gap);
         }
     }
@@ -437,7 +485,8 @@ class Counting : public at::Allocator {
         peak_ = std::max(peak_.load(), live_.load());
         at::DataPtr inner = inner_->allocate(bytes);
         void *const data = inner.get();
-        return {data, new Held{std::move(inner), bytes}, [](void *held) {
+        return {data, new Held{std::move(inner), bytes},
+                [](void *held) {
                     live_ -= static_cast<Held *>(held)->bytes;
                     delete static_cast<Held *>(held);
                 },
@@ -477,10 +526,17 @@ template <typename Kind> void memory_of(std::int64_t steps, std::size_t limit)
     // The output and its gradient, and then the limit and the states kept, or all that is saved and the gates' gradients.
     const bool gru = Kind::kCell == scan::Cell::gru, lstm = Kind::kCell == scan::Cell::lstm;
     const double gates = static_cast<double>(scan::gates_of(Kind::kCell) * (gru ? 2 : 1) + scan::saved_of(Kind::kCell));
-    const double states = static_cast<double>(ours->status().stretches * (lstm ? 2 : 1)) * static_cast<double>(batch * hidden * 4);
+    const double states = static_cast<double>(ours->status().stretches * (lstm ? 2 : 1)) *
+                          static_cast<double>(batch * hidden * 4);
     const double work = 2 * cells + (limit ? static_cast<double>(limit) + states : cells * gates);
-    Line("scan", "peak_bytes", mine, "B").with("cell", Kind::kName).with("T", steps).with("batch", batch).with("h", hidden)
-        .with("limit", limit).with("formula", work).with("stretches", ours->status().stretches)
+    Line("scan", "peak_bytes", mine, "B")
+        .with("cell", Kind::kName)
+        .with("T", steps)
+        .with("batch", batch)
+        .with("h", hidden)
+        .with("limit", limit)
+        .with("formula", work)
+        .with("stretches", ours->status().stretches)
         .with("libtorch", peak_of(*theirs, x));
 }
 
@@ -516,7 +572,8 @@ template <typename Module> std::vector<double> loss_curve(std::int64_t steps, co
     for (int step = 0; step < 200; ++step) {
         at::manual_seed(static_cast<std::uint64_t>(1000 + step));
         const Tensor labels = at::randint(0, 10, {16}, at::kLong);
-        const Tensor bits = at::bernoulli((labels.to(at::kFloat) * 0.1 + 0.05).expand({steps, 16})).unsqueeze(2).to(type);
+        const Tensor bits =
+            at::bernoulli((labels.to(at::kFloat) * 0.1 + 0.05).expand({steps, 16})).unsqueeze(2).to(type);
         optimizer.zero_grad();
         const Tensor loss = at::cross_entropy_loss(last(output_of(module->forward(bits))[steps - 1]), labels);
         loss.backward();
@@ -534,9 +591,15 @@ template <typename Kind> void training_of(at::ScalarType type, double tolerance)
         double gap = 0;
         for (std::size_t i = 0; i < got.size(); ++i)
             gap = std::max(gap, std::fabs(got[i] - wanted[i]));
-        Line("scan", "loss_gap", gap, "nats").with("cell", Kind::kName).with("way", way).with("steps", got.size())
-            .with("dtype", type == at::kFloat ? "float32" : "float64").with("tolerance", tolerance).with("within", gap < tolerance)
-            .with("first_loss", wanted.front()).with("last_loss", wanted.back());
+        Line("scan", "loss_gap", gap, "nats")
+            .with("cell", Kind::kName)
+            .with("way", way)
+            .with("steps", got.size())
+            .with("dtype", type == at::kFloat ? "float32" : "float64")
+            .with("tolerance", tolerance)
+            .with("within", gap < tolerance)
+            .with("first_loss", wanted.front())
+            .with("last_loss", wanted.back());
     }
 }
 
@@ -553,9 +616,10 @@ void training()
 int main(int argc, char **argv)
 {
     // memory last: it puts a counting allocator in front of every later allocation.
-    const std::vector<std::pair<const char *, void (*)()>> parts{{"exactness", exactness}, {"levels", levels},
-        {"speed", speed}, {"scaling", scaling}, {"diagonal", diagonal}, {"simulated", simulated}, {"pruned", pruned}, {"training", training},
-        {"memory", memory}};
+    const std::vector<std::pair<const char *, void (*)()>> parts{
+        {"exactness", exactness}, {"levels", levels},     {"speed", speed},
+        {"scaling", scaling},     {"diagonal", diagonal}, {"simulated", simulated},
+        {"pruned", pruned},       {"training", training}, {"memory", memory}};
     std::vector<std::string> wanted;
     for (int i = 1; i < argc; ++i) {
         quick = quick || std::strcmp(argv[i], "--quick") == 0;

@@ -25,7 +25,8 @@ template <typename Run> double best_ns(const Run &run)
     for (int i = 0; i < kTries; ++i) {
         const auto start = std::chrono::steady_clock::now();
         run();
-        best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+        best = std::min(best,
+                        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     }
     return best;
 }
@@ -33,8 +34,8 @@ template <typename Run> double best_ns(const Run &run)
 /// A vanilla RNN's backward over `steps` steps, arbitrary numbers.
 struct Sample {
     Sample(std::size_t steps, std::size_t batch, std::size_t h)
-        : rows(steps, batch), weight(h * h, 0.01f), initial(batch * h, 0.1f), output(steps * batch * h, 0.1f), grad(batch * h, 1),
-          gates(steps * batch * h)
+        : rows(steps, batch), weight(h * h, 0.01f), initial(batch * h, 0.1f), output(steps * batch * h, 0.1f),
+          grad(batch * h, 1), gates(steps * batch * h)
     {
         for (std::size_t step = 0; step < steps; ++step)
             offset.push_back(step * batch);

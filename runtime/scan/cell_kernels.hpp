@@ -21,8 +21,8 @@ template <> struct Lanes<double> {
     typedef std::int64_t I __attribute__((vector_size(JIGSAW_SCAN_LANE_BYTES)));
     static constexpr int kMantissa = 52, kTerms = 14;
     static constexpr std::int64_t kOne = 0x3ff0000000000000;
-    static constexpr double kMagic = 6755399441055744.0, kLn2High = 0.693147180369123816490, kLn2Low = 1.90821492927058770e-10,
-                            kLimit = 708;
+    static constexpr double kMagic = 6755399441055744.0, kLn2High = 0.693147180369123816490,
+                            kLn2Low = 1.90821492927058770e-10, kLimit = 708;
 };
 
 template <typename T> constexpr std::size_t kLanes = JIGSAW_SCAN_LANE_BYTES / sizeof(T);
@@ -56,8 +56,8 @@ template <typename T> JIGSAW_SCAN_INLINE void store(T *to, V<T> value, std::size
 template <typename T> JIGSAW_SCAN_INLINE V<T> expm1(V<T> x)
 {
     using L = Lanes<T>;
-    constexpr T kInverse[] = {1,         1.0 / 2,      1.0 / 3,      1.0 / 4,      1.0 / 5,      1.0 / 6,      1.0 / 7,
-                              1.0 / 8,   1.0 / 9,      1.0 / 10,     1.0 / 11,     1.0 / 12,     1.0 / 13,     1.0 / 14};
+    constexpr T kInverse[] = {1,       1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,  1.0 / 7,
+                              1.0 / 8, 1.0 / 9, 1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13, 1.0 / 14};
     x = x > L::kLimit ? splat<T>(L::kLimit) : x;
     x = x < -L::kLimit ? splat<T>(-L::kLimit) : x;
     const V<T> shifted = x * static_cast<T>(1.4426950408889634) + L::kMagic;
@@ -95,7 +95,8 @@ template <typename T> JIGSAW_SCAN_INLINE std::size_t padded(std::size_t width)
 
 /// b(k, j) = from[k * row_stride + j * column_stride], zero beyond `width`.
 template <typename T>
-void pack(const T *from, std::size_t inner, std::size_t width, std::size_t row_stride, std::size_t column_stride, T *panels)
+void pack(const T *from, std::size_t inner, std::size_t width, std::size_t row_stride, std::size_t column_stride,
+          T *panels)
 {
     for (std::size_t first = 0; first < padded<T>(width); first += kPanel<T>)
         for (std::size_t k = 0; k < inner; ++k)
@@ -124,8 +125,8 @@ JIGSAW_SCAN_INLINE void tile(const T *a, Strides by, const T *panel, std::size_t
 }
 
 template <typename T, int Vectors>
-JIGSAW_SCAN_INLINE void panel_rows(const T *a, Strides by, const T *panel, std::size_t inner, T *out, std::size_t stride,
-                                   std::size_t rows)
+JIGSAW_SCAN_INLINE void panel_rows(const T *a, Strides by, const T *panel, std::size_t inner, T *out,
+                                   std::size_t stride, std::size_t rows)
 {
     std::size_t r = 0;
     for (; r + 4 <= rows; r += 4)
@@ -135,8 +136,8 @@ JIGSAW_SCAN_INLINE void panel_rows(const T *a, Strides by, const T *panel, std::
 }
 
 template <typename T>
-void multiply_add(const T *a, Strides by, const T *panels, std::size_t inner, std::size_t width, T *out, std::size_t stride,
-                  std::size_t rows)
+void multiply_add(const T *a, Strides by, const T *panels, std::size_t inner, std::size_t width, T *out,
+                  std::size_t stride, std::size_t rows)
 {
     for (std::size_t first = 0; first < width; first += kPanel<T>, panels += inner * kPanel<T>)
         if (width - first > kLanes<T>)
@@ -148,7 +149,10 @@ void multiply_add(const T *a, Strides by, const T *panels, std::size_t inner, st
 /// Rows of the result and values of the inner index at a time: what stays in the cache.
 constexpr std::size_t kRowBlock = 128, kInnerBlock = 256;
 
-template <typename T> std::size_t product_scratch(std::size_t width) { return (kRowBlock + kInnerBlock) * padded<T>(width); }
+template <typename T> std::size_t product_scratch(std::size_t width)
+{
+    return (kRowBlock + kInnerBlock) * padded<T>(width);
+}
 
 template <typename T> void product(const Product<T> &p, T *scratch)
 {
@@ -158,13 +162,16 @@ template <typename T> void product(const Product<T> &p, T *scratch)
         const std::size_t rows = p.rows - row < kRowBlock ? p.rows - row : kRowBlock;
         for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t j = 0; j < stride; ++j)
-                block[r * stride + j] = j >= p.width ? T(0) : p.add ? p.out[(row + r) * p.width + j] : p.bias ? p.bias[j] : T(0);
+                block[r * stride + j] = j >= p.width ? T(0)
+                                        : p.add      ? p.out[(row + r) * p.width + j]
+                                        : p.bias     ? p.bias[j]
+                                                     : T(0);
         for (std::size_t k = 0; k < p.inner; k += kInnerBlock) {
             const std::size_t inner = p.inner - k < kInnerBlock ? p.inner - k : kInnerBlock;
             if (row == 0 || p.inner > kInnerBlock)
                 pack<T>(p.right + k * p.right_row, inner, p.width, p.right_row, p.right_column, panels);
-            multiply_add<T>(p.left + row * p.left_row + k * p.left_inner, {p.left_row, p.left_inner}, panels, inner, p.width, block,
-                            stride, rows);
+            multiply_add<T>(p.left + row * p.left_row + k * p.left_inner, {p.left_row, p.left_inner}, panels, inner,
+                            p.width, block, stride, rows);
         }
         for (std::size_t r = 0; r < rows; ++r)
             for (std::size_t j = 0; j < p.width; ++j)
@@ -175,13 +182,14 @@ template <typename T> void product(const Product<T> &p, T *scratch)
 // ---- a step of one sample: `n` lanes of the hidden size at k ----
 
 template <typename T> struct ForwardRow {
-    const T *input;   ///< G H: W_ih x + b_ih
-    const T *hidden;  ///< G H: W_hh h + b_hh
-    T *state, *cell;  ///< H
+    const T *input;  ///< G H: W_ih x + b_ih
+    const T *hidden; ///< G H: W_hh h + b_hh
+    T *state, *cell; ///< H
     T *output, *saved;
 };
 
-template <typename T, Cell C> JIGSAW_SCAN_INLINE void forward_lanes(const ForwardRow<T> &row, std::size_t h, std::size_t k, std::size_t n)
+template <typename T, Cell C>
+JIGSAW_SCAN_INLINE void forward_lanes(const ForwardRow<T> &row, std::size_t h, std::size_t k, std::size_t n)
 {
     const auto in = [&](std::size_t gate) { return load(row.input + gate * h + k, n); };
     const auto hid = [&](std::size_t gate) { return load(row.hidden + gate * h + k, n); };
@@ -214,11 +222,13 @@ template <typename T, Cell C> JIGSAW_SCAN_INLINE void forward_lanes(const Forwar
 
 template <typename T> struct BackwardRow {
     const T *previous, *previous_cell, *output, *saved, *output_grad;
-    T *carry, *cell_carry; ///< in: gradient of this state; out: what reaches the state before past the product with W_hh
+    T *carry,
+        *cell_carry; ///< in: gradient of this state; out: what reaches the state before past the product with W_hh
     T *gate, *hidden_gate; ///< G H
 };
 
-template <typename T, Cell C> JIGSAW_SCAN_INLINE void backward_lanes(const BackwardRow<T> &row, std::size_t h, std::size_t k, std::size_t n)
+template <typename T, Cell C>
+JIGSAW_SCAN_INLINE void backward_lanes(const BackwardRow<T> &row, std::size_t h, std::size_t k, std::size_t n)
 {
     const auto kept = [&](std::size_t slot) { return load(row.saved + slot * h + k, n); };
     const auto put = [&](std::size_t slot, V<T> value) { store(row.gate + slot * h + k, value, n); };
@@ -274,12 +284,10 @@ template <typename T, Cell C> void forward(const CellForward<T> &args, std::size
         multiply_add<T>(args.state + first * h, {h, 1}, panels, h, width, hidden, stride, rows);
         for (std::size_t r = 0; r < rows; ++r) {
             const std::size_t sample = first + r, at = args.layout.offset[step] + sample;
-            const ForwardRow<T> row{args.input_gates + at * width,
-                                    hidden + r * stride,
-                                    args.state + sample * h,
-                                    C == Cell::lstm ? args.cell_state + sample * h : nullptr,
-                                    args.output + at * h,
-                                    args.saved ? args.saved + at * saved_of(C) * h : nullptr};
+            const ForwardRow<T> row{
+                args.input_gates + at * width, hidden + r * stride,
+                args.state + sample * h,       C == Cell::lstm ? args.cell_state + sample * h : nullptr,
+                args.output + at * h,          args.saved ? args.saved + at * saved_of(C) * h : nullptr};
             for (std::size_t k = 0; k < h; k += kLanes<T>)
                 forward_lanes<T, C>(row, h, k, h - k);
         }
@@ -288,8 +296,8 @@ template <typename T, Cell C> void forward(const CellForward<T> &args, std::size
 
 /// The state before `step` of one sample: an earlier step's, or the initial one.
 template <typename T>
-JIGSAW_SCAN_INLINE const T *before(const Layout &layout, std::size_t step, std::size_t sample, const T *initial, const T *steps,
-                                   std::size_t width, std::size_t slot, std::size_t h)
+JIGSAW_SCAN_INLINE const T *before(const Layout &layout, std::size_t step, std::size_t sample, const T *initial,
+                                   const T *steps, std::size_t width, std::size_t slot, std::size_t h)
 {
     const bool is_first = layout.reversed ? step + 1 == layout.steps || sample >= layout.rows[step + 1] : step == 0;
     if (is_first)
@@ -297,7 +305,8 @@ JIGSAW_SCAN_INLINE const T *before(const Layout &layout, std::size_t step, std::
     return steps + (layout.offset[layout.reversed ? step + 1 : step - 1] + sample) * width + slot;
 }
 
-template <typename T, Cell C> void backward(const CellBackward<T> &args, std::size_t first, std::size_t last, T *scratch)
+template <typename T, Cell C>
+void backward(const CellBackward<T> &args, std::size_t first, std::size_t last, T *scratch)
 {
     const std::size_t h = args.hidden, width = gates_of(C) * h, stride = padded<T>(h);
     T *const panels = scratch, *const carry = scratch + width * stride;
@@ -326,8 +335,8 @@ template <typename T, Cell C> void backward(const CellBackward<T> &args, std::si
             for (std::size_t k = 0; k < h; k += kLanes<T>)
                 backward_lanes<T, C>(row, h, k, h - k);
         }
-        multiply_add<T>(product_of + (args.layout.offset[step] + first) * width, {width, 1}, panels, width, h, carry, stride,
-                        rows);
+        multiply_add<T>(product_of + (args.layout.offset[step] + first) * width, {width, 1}, panels, width, h, carry,
+                        stride, rows);
     }
     for (std::size_t r = 0; r < last - first; ++r)
         for (std::size_t k = 0; k < h; ++k)
@@ -343,11 +352,12 @@ template <typename T> std::size_t scratch_size(std::size_t gates, std::size_t h,
 
 template <typename T> constexpr CellTable<T> table()
 {
-    return {product_scratch<T>,
-            product<T>,
-            scratch_size<T>,
-            {forward<T, Cell::rnn_tanh>, forward<T, Cell::rnn_relu>, forward<T, Cell::gru>, forward<T, Cell::lstm>},
-            {backward<T, Cell::rnn_tanh>, backward<T, Cell::rnn_relu>, backward<T, Cell::gru>, backward<T, Cell::lstm>}};
+    return {
+        product_scratch<T>,
+        product<T>,
+        scratch_size<T>,
+        {forward<T, Cell::rnn_tanh>, forward<T, Cell::rnn_relu>, forward<T, Cell::gru>, forward<T, Cell::lstm>},
+        {backward<T, Cell::rnn_tanh>, backward<T, Cell::rnn_relu>, backward<T, Cell::gru>, backward<T, Cell::lstm>}};
 }
 
 } // namespace

@@ -9,7 +9,8 @@ namespace jigsaw::scan {
 
 namespace {
 
-template <typename Run> void split_samples(std::size_t batch, std::size_t tasks, const Parallel &parallel, const Run &run)
+template <typename Run>
+void split_samples(std::size_t batch, std::size_t tasks, const Parallel &parallel, const Run &run)
 {
     tasks = std::clamp<std::size_t>(tasks, 1, std::max<std::size_t>(1, batch));
     if (tasks == 1)
@@ -79,11 +80,9 @@ void scan_backward(const CellBackward<T> &args, const Plan &plan, const Parallel
 {
     const std::size_t h = args.hidden, batch = args.layout.batch;
     const Stages<T> stages = stages_of(args, parallel);
-    const Gradients<T> gradients = plan.way == Way::tree
-                                       ? scan_tree(stages, plan.up_levels, parallel, nullptr, report)
-                                       : scan_chunked(stages, plan.chunks, parallel, nullptr, report);
-    parallel.run(args.layout.steps,
-                 [&](std::size_t s) { gates_of_step(args, step_at(args.layout, s), gradients[s]); });
+    const Gradients<T> gradients = plan.way == Way::tree ? scan_tree(stages, plan.up_levels, parallel, nullptr, report)
+                                                         : scan_chunked(stages, plan.chunks, parallel, nullptr, report);
+    parallel.run(args.layout.steps, [&](std::size_t s) { gates_of_step(args, step_at(args.layout, s), gradients[s]); });
     part(gradients.back(), 0, batch, h, args.state_grad);
     if (args.cell == Cell::lstm)
         part(gradients.back(), h, batch, h, args.cell_grad);

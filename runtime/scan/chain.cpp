@@ -121,11 +121,13 @@ Layer layer_of(nn::Module *module, std::size_t index)
     out.average_pool = dynamic_cast<nn::AvgPool2dImpl *>(module);
     out.norm = dynamic_cast<nn::BatchNorm2dImpl *>(module);
     out.flatten = dynamic_cast<nn::FlattenImpl *>(module);
-    TORCH_CHECK(out.linear || out.conv || out.relu || out.tanh || out.sigmoid || out.max_pool || out.average_pool || out.norm ||
-                    out.flatten,
-                "jigsaw: module ", index, " of the chain (", module->name(), ") has no Jacobian here; there are Linear, Conv2d, ",
+    TORCH_CHECK(out.linear || out.conv || out.relu || out.tanh || out.sigmoid || out.max_pool || out.average_pool ||
+                    out.norm || out.flatten,
+                "jigsaw: module ", index, " of the chain (", module->name(),
+                ") has no Jacobian here; there are Linear, Conv2d, ",
                 "ReLU, Tanh, Sigmoid, MaxPool2d, AvgPool2d, BatchNorm2d and Flatten, or use the way \"serial\"");
-    TORCH_CHECK(!out.conv || padding_of(*out.conv), "jigsaw: module ", index, " of the chain pads by name (same, valid); give numbers");
+    TORCH_CHECK(!out.conv || padding_of(*out.conv), "jigsaw: module ", index,
+                " of the chain pads by name (same, valid); give numbers");
     return out;
 }
 
@@ -137,17 +139,20 @@ struct Call : ::torch::CustomClassHolder {
     std::shared_ptr<ChainCache> cache;
 };
 
-template <typename T> Operator<T> conv_operator(nn::Conv2dImpl &conv, const Tensor &input, ChainCache::Convolution *known)
+template <typename T>
+Operator<T> conv_operator(nn::Conv2dImpl &conv, const Tensor &input, ChainCache::Convolution *known)
 {
     const auto &padding = *padding_of(conv);
     Window w = window_of(input, conv.options.kernel_size(), conv.options.stride(), padding);
-    w.dilation_height = size_of((*conv.options.dilation())[0]), w.dilation_width = size_of((*conv.options.dilation())[1]);
+    w.dilation_height = size_of((*conv.options.dilation())[0]),
+    w.dilation_width = size_of((*conv.options.dilation())[1]);
     const std::vector<T> weight = numbers<T>(conv.weight.detach());
     std::vector<bool> keep;
     for (const T value : weight)
         keep.push_back(value != 0);
     if (!known->jacobian || known->input_size != input.sizes() || known->keep != keep) {
-        known->jacobian = std::make_shared<ConvJacobian>(w, size_of(conv.options.in_channels()), size_of(conv.options.out_channels()),
+        known->jacobian = std::make_shared<ConvJacobian>(w, size_of(conv.options.in_channels()),
+                                                         size_of(conv.options.out_channels()),
                                                          size_of(conv.options.groups()), keep);
         known->input_size = input.sizes().vec();
         known->keep = std::move(keep);
@@ -161,7 +166,8 @@ template <typename T> Operator<T> linear_operator(const Tensor &weight)
     const std::vector<T> values = numbers<T>(weight.detach());
     const auto zeros = static_cast<std::size_t>(std::count(values.begin(), values.end(), T(0)));
     const std::size_t out = size_of(weight.size(0)), in = size_of(weight.size(1));
-    return zeros * 4 >= values.size() * 3 ? sparse_linear_jacobian(values.data(), out, in) : linear_jacobian(values.data(), out, in);
+    return zeros * 4 >= values.size() * 3 ? sparse_linear_jacobian(values.data(), out, in)
+                                          : linear_jacobian(values.data(), out, in);
 }
 
 template <typename T> Operator<T> pool_operator(const Layer &layer, const Tensor &input, std::size_t batch)
@@ -171,18 +177,18 @@ template <typename T> Operator<T> pool_operator(const Layer &layer, const Tensor
         const auto &options = layer.average_pool->options;
         TORCH_CHECK(!options.ceil_mode() && !options.divisor_override().has_value(),
                     "jigsaw: average pooling with ceil_mode or a divisor of its own has no Jacobian here");
-        return average_pool_jacobian<T>(window_of(input, options.kernel_size(), options.stride(), options.padding()), channels,
-                                        options.count_include_pad());
+        return average_pool_jacobian<T>(window_of(input, options.kernel_size(), options.stride(), options.padding()),
+                                        channels, options.count_include_pad());
     }
     const auto &options = layer.max_pool->options;
     TORCH_CHECK(!options.ceil_mode() && (*options.dilation())[0] == 1 && (*options.dilation())[1] == 1,
                 "jigsaw: max pooling with ceil_mode or dilation has no Jacobian here");
-    const MaxPoolJacobian jacobian(window_of(input, options.kernel_size(), options.stride(), options.padding()), channels);
+    const MaxPoolJacobian jacobian(window_of(input, options.kernel_size(), options.stride(), options.padding()),
+                                   channels);
     return jacobian.values(numbers<T>(input).data(), batch);
 }
 
-template <typename T>
-Operator<T> operator_of(Call &call, std::size_t index, const Tensor &input, const Tensor &output)
+template <typename T> Operator<T> operator_of(Call &call, std::size_t index, const Tensor &input, const Tensor &output)
 {
     const Layer &layer = call.layers[index];
     const std::size_t batch = size_of(input.size(0)), n = size_of(output.numel()) / batch;
@@ -200,22 +206,26 @@ Operator<T> operator_of(Call &call, std::size_t index, const Tensor &input, cons
         return elementwise_jacobian(std::vector<T>(n, T(1)), 1);
     if (layer.norm) {
         const std::vector<T> variance = numbers<T>(layer.norm->running_var);
-        const std::vector<T> weight = layer.norm->weight.defined() ? numbers<T>(layer.norm->weight.detach()) : std::vector<T>();
-        return batch_norm_jacobian<T>(weight.empty() ? nullptr : weight.data(), variance.data(), static_cast<T>(layer.norm->options.eps()),
-                                      size_of(input.size(1)), n / size_of(input.size(1)));
+        const std::vector<T> weight = layer.norm->weight.defined() ? numbers<T>(layer.norm->weight.detach())
+                                                                   : std::vector<T>();
+        return batch_norm_jacobian<T>(weight.empty() ? nullptr : weight.data(), variance.data(),
+                                      static_cast<T>(layer.norm->options.eps()), size_of(input.size(1)),
+                                      n / size_of(input.size(1)));
     }
     return pool_operator<T>(layer, input, batch);
 }
 
 /// Gradients of (input if wanted, weight, bias) of batch norm.
-std::tuple<Tensor, Tensor, Tensor> norm_backward(nn::BatchNorm2dImpl &norm, const Tensor &input, const Tensor &grad, bool training)
+std::tuple<Tensor, Tensor, Tensor> norm_backward(nn::BatchNorm2dImpl &norm, const Tensor &input, const Tensor &grad,
+                                                 bool training)
 {
     const Tensor mean = training ? input.mean(std::vector<std::int64_t>{0, 2, 3}) : norm.running_mean;
-    const Tensor variance = training ? input.var(std::vector<std::int64_t>{0, 2, 3}, /*unbiased=*/false) : norm.running_var;
+    const Tensor variance = training ? input.var(std::vector<std::int64_t>{0, 2, 3}, /*unbiased=*/false)
+                                     : norm.running_var;
     const bool affine = norm.weight.defined();
-    return at::native_batch_norm_backward(grad, input, affine ? norm.weight.detach() : Tensor(), norm.running_mean, norm.running_var,
-                                          mean, (variance + norm.options.eps()).rsqrt(), training, norm.options.eps(),
-                                          {true, affine, affine});
+    return at::native_batch_norm_backward(grad, input, affine ? norm.weight.detach() : Tensor(), norm.running_mean,
+                                          norm.running_var, mean, (variance + norm.options.eps()).rsqrt(), training,
+                                          norm.options.eps(), {true, affine, affine});
 }
 
 void add_parameter_gradients(const Layer &layer, const Tensor &input, const Tensor &grad, variable_list *out)
@@ -230,8 +240,9 @@ void add_parameter_gradients(const Layer &layer, const Tensor &input, const Tens
         const auto &padding = *padding_of(*layer.conv);
         const bool bias = layer.conv->bias.defined();
         const auto [none, weight, shift] = at::convolution_backward(
-            grad, input, layer.conv->weight.detach(), at::IntArrayRef{options.out_channels()}, *options.stride(), *padding,
-            *options.dilation(), false, std::vector<std::int64_t>{0, 0}, options.groups(), {false, true, bias});
+            grad, input, layer.conv->weight.detach(), at::IntArrayRef{options.out_channels()}, *options.stride(),
+            *padding, *options.dilation(), false, std::vector<std::int64_t>{0, 0}, options.groups(),
+            {false, true, bias});
         out->push_back(weight);
         if (bias)
             out->push_back(shift);
@@ -245,7 +256,8 @@ void add_parameter_gradients(const Layer &layer, const Tensor &input, const Tens
 
 /// Gradients at every activation, last to first, of layers [first, last) from that behind the last.
 template <typename T>
-void scan_segment(Call &call, const variable_list &activations, std::size_t first, std::size_t last, variable_list *grads)
+void scan_segment(Call &call, const variable_list &activations, std::size_t first, std::size_t last,
+                  variable_list *grads)
 {
     Stages<T> stages;
     stages.batch = size_of(activations[0].size(0));
@@ -256,7 +268,8 @@ void scan_segment(Call &call, const variable_list &activations, std::size_t firs
     const std::size_t up = std::min(call.plan.up_levels, full_up_levels(stages.operators.size()));
     const Gradients<T> found = call.plan.way == Way::tree
                                    ? scan_tree(stages, up, torch_threads(), &call.cache->products, &report)
-                                   : scan_chunked(stages, call.plan.chunks, torch_threads(), &call.cache->products, &report);
+                                   : scan_chunked(stages, call.plan.chunks, torch_threads(), &call.cache->products,
+                                                  &report);
     for (std::size_t i = first; i < last; ++i) {
         const std::vector<T> &values = found[last - i];
         (*grads)[i] = at::empty_like(activations[i], at::MemoryFormat::Contiguous);
@@ -267,14 +280,15 @@ void scan_segment(Call &call, const variable_list &activations, std::size_t firs
 }
 
 struct ChainFunction : public ::torch::autograd::Function<ChainFunction> {
-    static Tensor forward(AutogradContext *ctx, const Tensor &input, at::TensorList parameters, const c10::intrusive_ptr<Call> &call,
-                          nn::SequentialImpl *sequential)
+    static Tensor forward(AutogradContext *ctx, const Tensor &input, at::TensorList parameters,
+                          const c10::intrusive_ptr<Call> &call, nn::SequentialImpl *sequential)
     {
         variable_list kept{input};
         for (auto module = sequential->begin(); module != sequential->end(); ++module)
             kept.push_back(module->forward(kept.back()));
         const Tensor output = kept.back();
-        kept.insert(kept.end(), parameters.begin(), parameters.end()); // only so that a change before backward is noticed
+        kept.insert(kept.end(), parameters.begin(),
+                    parameters.end()); // only so that a change before backward is noticed
         ctx->save_for_backward(kept);
         ctx->saved_data["call"] = c10::IValue::make_capsule(call);
         return output;
@@ -282,8 +296,8 @@ struct ChainFunction : public ::torch::autograd::Function<ChainFunction> {
 
     static variable_list backward(AutogradContext *ctx, variable_list grad)
     {
-        TORCH_CHECK(!c10::GradMode::is_enabled(), "jigsaw: gradients of gradients through a Chain are not supported; use the way ",
-                    "\"serial\"");
+        TORCH_CHECK(!c10::GradMode::is_enabled(),
+                    "jigsaw: gradients of gradients through a Chain are not supported; use the way ", "\"serial\"");
         const auto call = c10::static_intrusive_pointer_cast<Call>(ctx->saved_data["call"].toCapsule());
         const variable_list activations = ctx->get_saved_variables();
         const std::size_t n = call->layers.size();
@@ -305,7 +319,8 @@ struct ChainFunction : public ::torch::autograd::Function<ChainFunction> {
     static std::size_t one_segment(Call &call, const variable_list &activations, std::size_t last, variable_list *grads)
     {
         if (call.layers[last - 1].couples_batch()) {
-            (*grads)[last - 1] = std::get<0>(norm_backward(*call.layers[last - 1].norm, activations[last - 1], (*grads)[last], true));
+            (*grads)[last - 1] = std::get<0>(
+                norm_backward(*call.layers[last - 1].norm, activations[last - 1], (*grads)[last], true));
             return last - 1;
         }
         std::size_t first = last;
@@ -326,14 +341,14 @@ ChainImpl::Cache ChainImpl::make_cache() { return std::make_shared<ChainCache>()
 Tensor ChainImpl::forward(const Tensor &input)
 {
     const bool chunked = scan.way == "chunked";
-    TORCH_CHECK(chunked || scan.way == "tree" || scan.way == "serial" || scan.way == "automatic", "jigsaw: chain way '", scan.way,
-                "'; there are: automatic, serial, chunked, tree");
+    TORCH_CHECK(chunked || scan.way == "tree" || scan.way == "serial" || scan.way == "automatic", "jigsaw: chain way '",
+                scan.way, "'; there are: automatic, serial, chunked, tree");
     if (is_empty() || !c10::GradMode::is_enabled() || (!chunked && scan.way != "tree"))
         return ::torch::nn::SequentialImpl::forward(input);
     TORCH_CHECK(input.device().is_cpu() && (input.scalar_type() == at::kFloat || input.scalar_type() == at::kDouble) &&
                     input.dim() >= 2 && input.numel() > 0,
-                "jigsaw: a Chain scans batches of float or double on the CPU; got ", input.sizes(), " of ", input.scalar_type(), " on ",
-                input.device());
+                "jigsaw: a Chain scans batches of float or double on the CPU; got ", input.sizes(), " of ",
+                input.scalar_type(), " on ", input.device());
     auto call = c10::make_intrusive<Call>();
     variable_list parameters;
     for (auto module = begin(); module != end(); ++module) {
@@ -346,7 +361,8 @@ Tensor ChainImpl::forward(const Tensor &input)
                   scan.up_levels < 0 ? full_up_levels(call->layers.size()) : static_cast<std::size_t>(scan.up_levels)};
     call->status = status_;
     call->cache = cache_;
-    return ChainFunction::apply(input.contiguous(), at::TensorList(parameters), call, static_cast<nn::SequentialImpl *>(this));
+    return ChainFunction::apply(input.contiguous(), at::TensorList(parameters), call,
+                                static_cast<nn::SequentialImpl *>(this));
 }
 
 } // namespace jigsaw::scan

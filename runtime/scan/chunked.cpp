@@ -34,8 +34,8 @@ template <typename T> class Chunks {
     void cross_borders()
     {
         for (std::size_t chunk = 1; chunk + 1 < chunks_; ++chunk)
-            gradients_[first(chunk + 1)] =
-                apply(products_[chunk], gradients_[first(chunk)], chain_.batch, &counts_[chunk]);
+            gradients_[first(chunk + 1)] = apply(products_[chunk], gradients_[first(chunk)], chain_.batch,
+                                                 &counts_[chunk]);
     }
 
     void expand(std::size_t chunk)
@@ -149,7 +149,7 @@ Gradients<T> scan_chunked(const Stages<T> &chain, std::size_t chunks, const Para
 }
 
 #define JIGSAW_SCAN_INSTANTIATE(T)                                                                                     \
-    template Gradients<T> scan_serial(const Stages<T> &, Report *);                                                     \
+    template Gradients<T> scan_serial(const Stages<T> &, Report *);                                                    \
     template Gradients<T> scan_chunked(const Stages<T> &, std::size_t, const Parallel &, SymbolicCache *, Report *);
 JIGSAW_SCAN_INSTANTIATE(float)
 JIGSAW_SCAN_INSTANTIATE(double)

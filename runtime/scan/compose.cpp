@@ -56,7 +56,9 @@ template <typename T> void scale_columns(const Operator<T> &op, const T *matrix,
     }
     const std::size_t width = op.values_per_matrix() / op.rows;
     for (std::size_t r = 0; r < op.rows; ++r) {
-        const std::size_t first = op.kind == Kind::block_diagonal ? r / op.block * op.block : op.kind == Kind::dense ? 0 : r;
+        const std::size_t first = op.kind == Kind::block_diagonal ? r / op.block * op.block
+                                  : op.kind == Kind::dense        ? 0
+                                                                  : r;
         for (std::size_t c = 0; c < width; ++c)
             out[r * width + c] = matrix[r * width + c] * scale[first + c];
     }
@@ -109,8 +111,8 @@ Operator<T> compose_dense(const Operator<T> &later, const Operator<T> &earlier, 
 {
     Operator<T> out = product_of(Kind::dense, later, earlier);
     for (std::size_t m = 0; m < out.matrices; ++m)
-        multiply_dense(matrix_of(later, m), matrix_of(earlier, m), out.values.data() + m * out.rows * out.cols, later.rows,
-                       later.cols, earlier.cols);
+        multiply_dense(matrix_of(later, m), matrix_of(earlier, m), out.values.data() + m * out.rows * out.cols,
+                       later.rows, later.cols, earlier.cols);
     *count += static_cast<std::uint64_t>(out.values.size()) * later.cols;
     return out;
 }
@@ -156,7 +158,8 @@ void multiply_csr(const Pattern &a_at, const T *a, const Pattern &b_at, const T 
 }
 
 template <typename T>
-Operator<T> compose_csr(const Operator<T> &later, const Operator<T> &earlier, SymbolicCache *cache, std::uint64_t *count)
+Operator<T> compose_csr(const Operator<T> &later, const Operator<T> &earlier, SymbolicCache *cache,
+                        std::uint64_t *count)
 {
     const SymbolicCache::Product &product = cache->product(later.pattern, earlier.pattern);
     Operator<T> out = product_of(Kind::csr, later, earlier, product.pattern);
@@ -200,9 +203,9 @@ Operator<T> compose(const Operator<T> &later, const Operator<T> &earlier, std::s
                     std::uint64_t *count)
 {
     if (later.cols != earlier.rows)
-        throw std::invalid_argument("scan: a stage of " + std::to_string(later.rows) + " x " + std::to_string(later.cols) +
-                                    " cannot follow one of " + std::to_string(earlier.rows) + " x " +
-                                    std::to_string(earlier.cols));
+        throw std::invalid_argument("scan: a stage of " + std::to_string(later.rows) + " x " +
+                                    std::to_string(later.cols) + " cannot follow one of " +
+                                    std::to_string(earlier.rows) + " x " + std::to_string(earlier.cols));
     std::uint64_t multiplications = 0;
     Operator<T> out = compose_matrices(later, earlier, cache, &multiplications);
     if (!earlier.offset.empty())

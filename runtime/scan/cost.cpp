@@ -28,12 +28,14 @@ Scan scan_costs(const Costs &costs, const Job &job)
     const double workers = static_cast<double>(job.workers);
     // Making the Jacobians, and the gates' gradients from the scan's result by the fused kernel.
     const double making = steps * (batch * fused_work(job) * (costs.jacobian + costs.fused) + costs.step) / workers;
-    return {making / 1e3, batch * width * width * width * costs.matrix / 1e3, batch * width * width * costs.vector / 1e3};
+    return {making / 1e3, batch * width * width * width * costs.matrix / 1e3,
+            batch * width * width * costs.vector / 1e3};
 }
 
 double serial_time(const Costs &costs, const Job &job, std::size_t samples)
 {
-    return static_cast<double>(job.steps) * (costs.step + costs.fused * static_cast<double>(samples) * fused_work(job)) / 1e3;
+    return static_cast<double>(job.steps) *
+           (costs.step + costs.fused * static_cast<double>(samples) * fused_work(job)) / 1e3;
 }
 
 double chunked_time(const Scan &cost, const Costs &costs, const Job &job, std::size_t chunks)
@@ -70,7 +72,8 @@ Decision decide(const Costs &costs, const Job &job)
         if (up == 0 || time < d.tree.microseconds)
             d.tree = {{Way::tree, 1, up}, time};
     }
-    const Estimate &fused = job.workers > 1 && job.batch > 1 && d.split.microseconds < d.serial.microseconds ? d.split : d.serial;
+    const Estimate &fused = job.workers > 1 && job.batch > 1 && d.split.microseconds < d.serial.microseconds ? d.split
+                                                                                                             : d.serial;
     const Estimate &scanned = d.tree.microseconds < d.chunked.microseconds ? d.tree : d.chunked;
     d.plan = !job.packed && scanned.microseconds < 0.8 * fused.microseconds ? scanned.plan : fused.plan;
     return d;
@@ -79,8 +82,8 @@ Decision decide(const Costs &costs, const Job &job)
 std::string explain(const Decision &decision, const Job &job)
 {
     char line[200];
-    std::snprintf(line, sizeof line, "%s, %zu steps, batch %zu, h %zu, %zu workers, %s kernels%s:\n", name_of(job.cell), job.steps,
-                  job.batch, job.hidden, job.workers, kernel_name(), job.packed ? ", packed (no scan)" : "");
+    std::snprintf(line, sizeof line, "%s, %zu steps, batch %zu, h %zu, %zu workers, %s kernels%s:\n", name_of(job.cell),
+                  job.steps, job.batch, job.hidden, job.workers, kernel_name(), job.packed ? ", packed (no scan)" : "");
     std::string out = line;
     for (const Estimate *estimate : {&decision.serial, &decision.split, &decision.chunked, &decision.tree}) {
         const Plan &plan = estimate->plan;
@@ -88,7 +91,8 @@ std::string explain(const Decision &decision, const Job &job)
         std::snprintf(line, sizeof line, "  %-8s %12.1f us", name_of(plan.way), estimate->microseconds);
         out += line;
         if (plan.way == Way::chunked || plan.way == Way::tree)
-            out += plan.way == Way::tree ? ", " + std::to_string(detail) + " levels up" : ", " + std::to_string(detail) + " chunks";
+            out += plan.way == Way::tree ? ", " + std::to_string(detail) + " levels up"
+                                         : ", " + std::to_string(detail) + " chunks";
         out += plan.way == decision.plan.way ? "  <- taken\n" : "\n";
     }
     return out;
@@ -97,8 +101,8 @@ std::string explain(const Decision &decision, const Job &job)
 std::string to_text(const Costs &c, std::size_t workers)
 {
     char line[256];
-    std::snprintf(line, sizeof line, "jigsaw-scan-costs 1 %s %zu %.9g %.9g %.9g %.9g %.9g %.9g\n", kernel_name(), workers, c.step,
-                  c.fused, c.matrix, c.vector, c.jacobian, c.fork);
+    std::snprintf(line, sizeof line, "jigsaw-scan-costs 1 %s %zu %.9g %.9g %.9g %.9g %.9g %.9g\n", kernel_name(),
+                  workers, c.step, c.fused, c.matrix, c.vector, c.jacobian, c.fork);
     return line;
 }
 
@@ -107,8 +111,8 @@ bool from_text(const std::string &text, std::size_t workers, Costs *costs)
     char kernels[32] = "";
     std::size_t used = 0;
     Costs c;
-    const int fields = std::sscanf(text.c_str(), "jigsaw-scan-costs 1 %31s %zu %lg %lg %lg %lg %lg %lg", kernels, &used, &c.step,
-                                   &c.fused, &c.matrix, &c.vector, &c.jacobian, &c.fork);
+    const int fields = std::sscanf(text.c_str(), "jigsaw-scan-costs 1 %31s %zu %lg %lg %lg %lg %lg %lg", kernels, &used,
+                                   &c.step, &c.fused, &c.matrix, &c.vector, &c.jacobian, &c.fork);
     if (fields != 8 || used != workers || std::string(kernels) != kernel_name())
         return false;
     for (const double value : {c.step, c.fused, c.matrix, c.vector, c.jacobian, c.fork})

@@ -13,8 +13,8 @@ namespace jigsaw::scan {
 
 /// g_t of columns [first, last) in steps [from, to); `before` is g_(from - 1) of those columns.
 template <typename T>
-void diagonal_steps(std::size_t width, std::size_t from, std::size_t to, std::size_t first, std::size_t last, const T *factor,
-                    const T *add, const T *before, T *state)
+void diagonal_steps(std::size_t width, std::size_t from, std::size_t to, std::size_t first, std::size_t last,
+                    const T *factor, const T *add, const T *before, T *state)
 {
     for (std::size_t t = from; t < to; ++t) {
         T *const now = state + t * width + first;
@@ -54,7 +54,8 @@ void diagonal_chunks(std::size_t steps, std::size_t width, const T *factor, cons
 /// All g_t into `state` (steps x width), with g = 0 before the first: split by columns where there are enough of them, else
 /// in chunks of time where there are more than two workers, else by the plain loop.
 template <typename T>
-void diagonal_recurrence(std::size_t steps, std::size_t width, const T *factor, const T *add, T *state, const Parallel &parallel)
+void diagonal_recurrence(std::size_t steps, std::size_t width, const T *factor, const T *add, T *state,
+                         const Parallel &parallel)
 {
     const std::size_t shares = std::min(parallel.workers, width / kColumnsPerWorker);
     const std::vector<T> zero(width, T(0));
@@ -65,7 +66,8 @@ void diagonal_recurrence(std::size_t steps, std::size_t width, const T *factor, 
             diagonal_steps(width, 0, steps, first, last, factor, add, zero.data(), state);
         });
     } else {
-        diagonal_chunks(steps, width, factor, add, state, std::min(parallel.workers, std::max<std::size_t>(1, steps)), parallel);
+        diagonal_chunks(steps, width, factor, add, state, std::min(parallel.workers, std::max<std::size_t>(1, steps)),
+                        parallel);
     }
 }
 

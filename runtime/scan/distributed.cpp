@@ -27,9 +27,9 @@ struct Header {
 /// A pair of ranks and a level name a message; operations of collective/ops count far below bit 61.
 std::uint64_t tag_of(bool up, std::size_t level, bool is_header)
 {
-    return collective::sequence_tag(collective::TagKind::operation,
-                                    std::uint64_t{1} << 61 | static_cast<std::uint64_t>(level) << 2 | (up ? 2u : 0u) |
-                                        (is_header ? 1u : 0u));
+    return collective::sequence_tag(collective::TagKind::operation, std::uint64_t{1} << 61 |
+                                                                        static_cast<std::uint64_t>(level) << 2 |
+                                                                        (up ? 2u : 0u) | (is_header ? 1u : 0u));
 }
 
 template <typename T> class Exchange {
@@ -40,8 +40,14 @@ template <typename T> class Exchange {
     {
         const Operator<T> none;
         const Operator<T> &op = part.op ? *part.op : none;
-        const Header header{!part.op, static_cast<std::uint64_t>(op.kind), op.rows, op.cols, op.matrices, op.block,
-                            part.op ? op.values.size() : part.vector.size(), op.offset.size()};
+        const Header header{!part.op,
+                            static_cast<std::uint64_t>(op.kind),
+                            op.rows,
+                            op.cols,
+                            op.matrices,
+                            op.block,
+                            part.op ? op.values.size() : part.vector.size(),
+                            op.offset.size()};
         std::vector<T> body = part.op ? op.values : part.vector;
         body.insert(body.end(), op.offset.begin(), op.offset.end());
         const int to = static_cast<int>(peer);
@@ -94,9 +100,11 @@ Role role_at(std::size_t rank, std::size_t ranks, std::size_t level)
 
 template <typename T> class RankScan {
   public:
-    RankScan(collective::Collective &world, const Stages<T> &stages, std::chrono::milliseconds timeout, DistributedReport *report)
-        : stages_(stages), rank_(static_cast<std::size_t>(world.rank())), ranks_(static_cast<std::size_t>(world.size())),
-          exchange_(world, timeout), report_(report), kept_(rank_levels(ranks_))
+    RankScan(collective::Collective &world, const Stages<T> &stages, std::chrono::milliseconds timeout,
+             DistributedReport *report)
+        : stages_(stages), rank_(static_cast<std::size_t>(world.rank())),
+          ranks_(static_cast<std::size_t>(world.size())), exchange_(world, timeout), report_(report),
+          kept_(rank_levels(ranks_))
     {
     }
 
@@ -153,9 +161,9 @@ template <typename T> class RankScan {
     std::vector<T> apply_checked(const Operator<T> &op, const std::vector<T> &vector)
     {
         if (vector.size() != stages_.batch * op.cols)
-            throw std::invalid_argument("scan: rank " + std::to_string(rank_) + " takes gradients of " + std::to_string(stages_.batch) +
-                                        " x " + std::to_string(op.cols) + " values, but the ranks before it give " +
-                                        std::to_string(vector.size()));
+            throw std::invalid_argument("scan: rank " + std::to_string(rank_) + " takes gradients of " +
+                                        std::to_string(stages_.batch) + " x " + std::to_string(op.cols) +
+                                        " values, but the ranks before it give " + std::to_string(vector.size()));
         return apply(op, vector, stages_.batch, &count_);
     }
 

@@ -49,9 +49,10 @@ std::size_t out_size(std::size_t in, std::size_t kernel, std::size_t stride, std
 {
     const std::size_t reach = dilation * (kernel - 1) + 1;
     if (kernel == 0 || stride == 0 || dilation == 0 || in + 2 * padding < reach)
-        throw std::invalid_argument("scan: a window of " + std::to_string(kernel) + " with stride " + std::to_string(stride) +
-                                    ", dilation " + std::to_string(dilation) + " and padding " + std::to_string(padding) +
-                                    " does not fit an input of " + std::to_string(in));
+        throw std::invalid_argument("scan: a window of " + std::to_string(kernel) + " with stride " +
+                                    std::to_string(stride) + ", dilation " + std::to_string(dilation) +
+                                    " and padding " + std::to_string(padding) + " does not fit an input of " +
+                                    std::to_string(in));
     return (in + 2 * padding - reach) / stride + 1;
 }
 
@@ -68,7 +69,8 @@ template <typename Visit> void each_under(const Window &w, std::size_t y, std::s
         }
 }
 
-template <typename T, typename Derivative> Operator<T> from_output(const T *output, std::size_t n, std::size_t batch, const Derivative &derivative)
+template <typename T, typename Derivative>
+Operator<T> from_output(const T *output, std::size_t n, std::size_t batch, const Derivative &derivative)
 {
     std::vector<T> values(output, output + n * batch);
     for (T &value : values)
@@ -82,7 +84,10 @@ std::size_t Window::out_height() const
 {
     return out_size(height, kernel_height, stride_height, padding_height, dilation_height);
 }
-std::size_t Window::out_width() const { return out_size(width, kernel_width, stride_width, padding_width, dilation_width); }
+std::size_t Window::out_width() const
+{
+    return out_size(width, kernel_width, stride_width, padding_width, dilation_width);
+}
 
 template <typename T> Operator<T> linear_jacobian(const T *weight, std::size_t out, std::size_t in)
 {
@@ -114,12 +119,13 @@ ConvJacobian::ConvJacobian(const Window &w, std::size_t in_channels, std::size_t
                            const std::vector<bool> &keep)
 {
     if (groups == 0 || in_channels % groups != 0 || out_channels % groups != 0)
-        throw std::invalid_argument("scan: " + std::to_string(groups) + " groups do not divide " + std::to_string(in_channels) +
-                                    " input and " + std::to_string(out_channels) + " output channels");
+        throw std::invalid_argument("scan: " + std::to_string(groups) + " groups do not divide " +
+                                    std::to_string(in_channels) + " input and " + std::to_string(out_channels) +
+                                    " output channels");
     const std::size_t ins = in_channels / groups, outs = out_channels / groups, area = w.kernel_height * w.kernel_width;
     if (!keep.empty() && keep.size() != out_channels * ins * area)
-        throw std::invalid_argument("scan: a mask of " + std::to_string(keep.size()) + " weights for a convolution of " +
-                                    std::to_string(out_channels * ins * area));
+        throw std::invalid_argument("scan: a mask of " + std::to_string(keep.size()) +
+                                    " weights for a convolution of " + std::to_string(out_channels * ins * area));
     const std::size_t out_height = w.out_height(), out_width = w.out_width();
     Builder builder;
     std::vector<std::size_t> source;
@@ -131,7 +137,8 @@ ConvJacobian::ConvJacobian(const Window &w, std::size_t in_channels, std::size_t
                         const std::size_t weight = (o * ins + i) * area + kernel;
                         if (!keep.empty() && !keep[weight])
                             return;
-                        builder.add((o / outs * ins + i) * w.height * w.width + input, (o * out_height + y) * out_width + x);
+                        builder.add((o / outs * ins + i) * w.height * w.width + input,
+                                    (o * out_height + y) * out_width + x);
                         source.push_back(weight);
                     });
     pattern_ = builder.finish(in_channels * w.height * w.width, out_channels * out_height * out_width);
@@ -243,8 +250,8 @@ Operator<T> batch_norm_jacobian(const T *weight, const T *variance, T epsilon, s
 
 /// d x = w / (sigma m) (m g - sum g - xhat sum (g xhat)), m = batch x area: symmetric in input and output.
 template <typename T>
-Operator<T> batch_norm_training_jacobian(const T *input, const T *weight, T epsilon, std::size_t batch, std::size_t channels,
-                                         std::size_t area)
+Operator<T> batch_norm_training_jacobian(const T *input, const T *weight, T epsilon, std::size_t batch,
+                                         std::size_t channels, std::size_t area)
 {
     const std::size_t m = batch * area, n = m * channels;
     const auto at = [&](std::size_t c, std::size_t i) { return (i / area * channels + c) * area + i % area; };

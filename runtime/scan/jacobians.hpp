@@ -72,8 +72,8 @@ Operator<T> batch_norm_jacobian(const T *weight, const T *variance, T epsilon, s
 /// Batch normalization in training couples the samples: one operator over the whole batch [batch x channels x area] as a
 /// single sample. (batch area)^2 channels entries: for small layers and for checks; a Chain cuts the scan here instead.
 template <typename T>
-Operator<T> batch_norm_training_jacobian(const T *input, const T *weight, T epsilon, std::size_t batch, std::size_t channels,
-                                         std::size_t area);
+Operator<T> batch_norm_training_jacobian(const T *input, const T *weight, T epsilon, std::size_t batch,
+                                         std::size_t channels, std::size_t area);
 
 } // namespace jigsaw::scan
 #endif

@@ -32,7 +32,7 @@ struct Call : ::torch::CustomClassHolder {
     bool reversed = false;
     ScanOptions options;
     StatusPtr status;
-    bool keep = false; ///< a backward may follow
+    bool keep = false;                                  ///< a backward may follow
     std::size_t hidden = 0, stretch = 0, stretches = 1; ///< stretch: steps at a time
     Decision decision;
     Job job;
@@ -68,8 +68,8 @@ Way way_of(const std::string &name)
 void choose_way(Call *call, const Parallel &parallel)
 {
     const Way way = way_of(call->options.way);
-    call->job = {call->cell, call->stretch, call->steps->batch, call->hidden, parallel.workers,
-                 call->steps->total() != call->steps->count() * call->steps->batch};
+    call->job = {call->cell,   call->stretch,    call->steps->batch,
+                 call->hidden, parallel.workers, call->steps->total() != call->steps->count() * call->steps->batch};
     call->decision = decide(machine_costs(parallel), call->job);
     call->plan = call->decision.plan;
     if (way == Way::automatic)
@@ -130,7 +130,10 @@ template <typename T> Product<T> product_of(const Tensor &left, const Tensor &ri
     return p;
 }
 
-bool is_narrow(const Tensor &left, const Tensor &right) { return std::min(left.size(0), left.size(1)) <= kWidest && right.size(1) <= kWidest; }
+bool is_narrow(const Tensor &left, const Tensor &right)
+{
+    return std::min(left.size(0), left.size(1)) <= kWidest && right.size(1) <= kWidest;
+}
 
 /// left . right into `out`, which is contiguous.
 template <typename T> void product_into(const Tensor &left, const Tensor &right, const Tensor &bias, Tensor out)
@@ -160,7 +163,8 @@ struct Buffers {
 };
 
 template <typename T>
-void forward_stretch(const Call &call, const Stretch &stretch, const Tensor &data, const LayerWeights &weights, Buffers *out)
+void forward_stretch(const Call &call, const Stretch &stretch, const Tensor &data, const LayerWeights &weights,
+                     Buffers *out)
 {
     const Parallel parallel = torch_threads();
     const Tensor gates = input_gates<T>(rows_of(data, stretch), weights);
@@ -189,8 +193,7 @@ template <typename T> Tensor previous_states(const CellBackward<T> &args, const 
     T *to = data_of<T>(previous);
     for (std::size_t step = 0; step < layout.steps; ++step)
         for (std::size_t b = 0; b < layout.rows[step]; ++b) {
-            const bool is_first =
-                layout.reversed ? step + 1 == layout.steps || b >= layout.rows[step + 1] : step == 0;
+            const bool is_first = layout.reversed ? step + 1 == layout.steps || b >= layout.rows[step + 1] : step == 0;
             const T *from = is_first ? args.initial + b * h
                                      : args.output + (layout.offset[layout.reversed ? step + 1 : step - 1] + b) * h;
             std::copy_n(from, h, to + (layout.offset[step] + b) * h);
@@ -217,15 +220,13 @@ template <typename T> void add_product(Tensor *sum, const Tensor &left, const Te
     multiply(p);
 }
 
-void add_rows(Tensor *sum, const Tensor &rows)
-{
-    *sum = sum->defined() ? sum->add_(rows.sum(0)) : rows.sum(0);
-}
+void add_rows(Tensor *sum, const Tensor &rows) { *sum = sum->defined() ? sum->add_(rows.sum(0)) : rows.sum(0); }
 
 /// W_hh's gradient: every step's gates with the state before it. Without packing those states are the output, one step
 /// off, and the initial state.
 template <typename T>
-void add_hidden_weight(Tensor *sum, const CellBackward<T> &args, const Tensor &gates, const Tensor &output, const Tensor &initial)
+void add_hidden_weight(Tensor *sum, const CellBackward<T> &args, const Tensor &gates, const Tensor &output,
+                       const Tensor &initial)
 {
     if (is_packed(args.layout))
         return add_product<T>(sum, gates.t(), previous_states(args, output));
@@ -311,8 +312,10 @@ template <typename T> struct Pass {
                            const LayerWeights &weights, Saved *kept)
     {
         const std::size_t stretches = call->stretches, width = saved_of(call->cell) * call->hidden;
-        Buffers out{initial.clone(), initial_cell.defined() ? initial_cell.clone() : Tensor(),
-                    matrix_like(data, call->steps->total(), call->hidden), {}};
+        Buffers out{initial.clone(),
+                    initial_cell.defined() ? initial_cell.clone() : Tensor(),
+                    matrix_like(data, call->steps->total(), call->hidden),
+                    {}};
         if (call->keep && stretches == 1 && width > 0)
             kept->saved = out.saved = matrix_like(data, call->steps->total(), width);
         std::vector<Tensor> states, cell_states;
@@ -346,9 +349,9 @@ Tensor given(const Optional &tensor) { return tensor.has_value() ? *tensor : Ten
 Tensor contiguous(const Tensor &tensor) { return tensor.defined() ? tensor.contiguous() : tensor; }
 
 struct LayerFunction : public ::torch::autograd::Function<LayerFunction> {
-    static variable_list forward(AutogradContext *ctx, const Tensor &data, const Tensor &initial, const Optional &initial_cell,
-                                 const Tensor &input_weight, const Tensor &hidden_weight, const Optional &input_bias,
-                                 const Optional &hidden_bias, const CallPtr &call)
+    static variable_list forward(AutogradContext *ctx, const Tensor &data, const Tensor &initial,
+                                 const Optional &initial_cell, const Tensor &input_weight, const Tensor &hidden_weight,
+                                 const Optional &input_bias, const Optional &hidden_bias, const CallPtr &call)
     {
         Saved kept;
         kept.weights = {contiguous(input_weight), contiguous(hidden_weight), contiguous(given(input_bias)),
@@ -358,8 +361,8 @@ struct LayerFunction : public ::torch::autograd::Function<LayerFunction> {
                                 ? Pass<float>::forward(call.get(), data, first, first_cell, kept.weights, &kept)
                                 : Pass<double>::forward(call.get(), data, first, first_cell, kept.weights, &kept);
         if (call->keep)
-            ctx->save_for_backward({data, out.output, kept.saved, kept.states, kept.cell_states, input_weight, hidden_weight,
-                                    kept.weights.input_bias, kept.weights.hidden_bias});
+            ctx->save_for_backward({data, out.output, kept.saved, kept.states, kept.cell_states, input_weight,
+                                    hidden_weight, kept.weights.input_bias, kept.weights.hidden_bias});
         ctx->set_materialize_grads(false);
         ctx->saved_data["call"] = c10::IValue::make_capsule(call);
         variable_list results{out.output, out.state};
@@ -374,8 +377,10 @@ struct LayerFunction : public ::torch::autograd::Function<LayerFunction> {
                     "jigsaw: gradients of gradients through a scan layer are not supported; use torch::nn's layer");
         const auto call = c10::static_intrusive_pointer_cast<Call>(ctx->saved_data["call"].toCapsule());
         const variable_list saved = ctx->get_saved_variables();
-        const Saved kept{saved[0], saved[1], saved[2], saved[3], saved[4],
-                         {contiguous(saved[5]), contiguous(saved[6]), contiguous(saved[7]), contiguous(saved[8])}};
+        const Saved kept{
+            saved[0], saved[1],
+            saved[2], saved[3],
+            saved[4], {contiguous(saved[5]), contiguous(saved[6]), contiguous(saved[7]), contiguous(saved[8])}};
         Flow flow;
         flow.output = contiguous(grads[0]);
         flow.state = fresh(grads[1], kept.states);
@@ -391,8 +396,14 @@ struct LayerFunction : public ::torch::autograd::Function<LayerFunction> {
         report(*call);
         const Sums &sums = flow.sums;
         const bool one_bias = sums.input_bias.defined() && call->cell != Cell::gru;
-        return {flow.input, flow.state, flow.cell_state, sums.input_weight, sums.hidden_weight, sums.input_bias,
-                one_bias ? sums.input_bias.clone() : sums.hidden_bias, Tensor()};
+        return {flow.input,
+                flow.state,
+                flow.cell_state,
+                sums.input_weight,
+                sums.hidden_weight,
+                sums.input_bias,
+                one_bias ? sums.input_bias.clone() : sums.hidden_bias,
+                Tensor()};
     }
 
   private:
@@ -459,8 +470,8 @@ Steps packed_steps(const Tensor &batch_sizes)
     std::size_t at = 0;
     for (std::int64_t i = 0; i < sizes.numel(); ++i) {
         const std::int64_t rows = sizes.data_ptr<std::int64_t>()[i];
-        TORCH_CHECK(rows > 0 && (i == 0 || rows <= static_cast<std::int64_t>(out.rows.back())), "jigsaw: packed step ", i,
-                    " has ", rows, " samples; each step must have at least 1 and no more than the step before it");
+        TORCH_CHECK(rows > 0 && (i == 0 || rows <= static_cast<std::int64_t>(out.rows.back())), "jigsaw: packed step ",
+                    i, " has ", rows, " samples; each step must have at least 1 and no more than the step before it");
         out.rows.push_back(static_cast<std::size_t>(rows));
         out.offset.push_back(at);
         at += out.rows.back();
@@ -482,9 +493,9 @@ LayerResult run_layer(Cell cell, const std::shared_ptr<const Steps> &steps, bool
     call->hidden = static_cast<std::size_t>(weights.hidden.size(1));
     choose_stretch(call.get(), input.data.element_size());
     choose_way(call.get(), torch_threads());
-    const variable_list out =
-        LayerFunction::apply(input.data.contiguous(), input.initial, optional(input.initial_cell), weights.input,
-                             weights.hidden, optional(weights.input_bias), optional(weights.hidden_bias), call);
+    const variable_list out = LayerFunction::apply(input.data.contiguous(), input.initial, optional(input.initial_cell),
+                                                   weights.input, weights.hidden, optional(weights.input_bias),
+                                                   optional(weights.hidden_bias), call);
     return {out[0], out[1], cell == Cell::lstm ? out[2] : Tensor()};
 }
 

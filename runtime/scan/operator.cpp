@@ -16,12 +16,13 @@ std::string text(std::size_t value) { return std::to_string(value); }
 template <typename T> Operator<T> checked(Operator<T> op)
 {
     if (op.rows == 0 || op.cols == 0 || op.matrices == 0)
-        refuse(std::string("a ") + name_of(op.kind) + " operator of " + text(op.rows) + " x " + text(op.cols) + " for " +
-               text(op.matrices) + " samples; each must be at least 1");
+        refuse(std::string("a ") + name_of(op.kind) + " operator of " + text(op.rows) + " x " + text(op.cols) +
+               " for " + text(op.matrices) + " samples; each must be at least 1");
     const std::size_t wanted = op.matrices * op.values_per_matrix();
     if (op.values.size() != wanted)
-        refuse(std::string("a ") + name_of(op.kind) + " operator of " + text(op.rows) + " x " + text(op.cols) + " for " +
-               text(op.matrices) + " samples needs " + text(wanted) + " values, got " + text(op.values.size()));
+        refuse(std::string("a ") + name_of(op.kind) + " operator of " + text(op.rows) + " x " + text(op.cols) +
+               " for " + text(op.matrices) + " samples needs " + text(wanted) + " values, got " +
+               text(op.values.size()));
     return op;
 }
 
@@ -105,7 +106,8 @@ void check_pattern(const Pattern &pattern)
         if (pattern.row_start[r] > pattern.row_start[r + 1] || pattern.row_start[r + 1] > pattern.column.size())
             refuse("row " + text(r) + " of a CSR pattern ends before it starts");
         for (std::size_t e = pattern.row_start[r]; e < pattern.row_start[r + 1]; ++e)
-            if (pattern.column[e] >= pattern.cols || (e > pattern.row_start[r] && pattern.column[e] <= pattern.column[e - 1]))
+            if (pattern.column[e] >= pattern.cols ||
+                (e > pattern.row_start[r] && pattern.column[e] <= pattern.column[e - 1]))
                 refuse("row " + text(r) + " of a CSR pattern names column " + text(pattern.column[e]) +
                        "; columns must ascend and stay below " + text(pattern.cols));
     }

@@ -21,7 +21,7 @@ struct Stack {
     Cell cell;
     std::int64_t layers, directions;
     bool has_bias;
-    double dropout; ///< between layers, 0 outside training
+    double dropout;              ///< between layers, 0 outside training
     std::vector<Tensor> weights; ///< layer by layer, direction by direction, as flat_weights
     const ScanOptions *options;
     StatusPtr status;
@@ -52,8 +52,8 @@ StackResult run_stack(const Stack &stack, const std::shared_ptr<const Steps> &st
             const std::int64_t index = layer * stack.directions + direction;
             const LayerInput input{data, initial.select(0, index),
                                    initial_cell.defined() ? initial_cell.select(0, index) : Tensor()};
-            const LayerResult result =
-                run_layer(stack.cell, steps, direction == 1, input, weights_of(stack, index), *stack.options, stack.status);
+            const LayerResult result = run_layer(stack.cell, steps, direction == 1, input, weights_of(stack, index),
+                                                 *stack.options, stack.status);
             outputs.push_back(result.output);
             last.push_back(result.last);
             if (result.last_cell.defined())
@@ -73,8 +73,8 @@ StackResult run_padded(const Stack &stack, const Tensor &input, bool batch_first
     const Tensor data = (batch_first ? input.transpose(0, 1) : input).contiguous();
     const std::int64_t count = data.size(0), batch = data.size(1);
     TORCH_CHECK(count > 0, "jigsaw: a sequence of 0 steps; give at least 1");
-    const auto steps =
-        std::make_shared<const Steps>(padded_steps(static_cast<std::size_t>(count), static_cast<std::size_t>(batch)));
+    const auto steps = std::make_shared<const Steps>(
+        padded_steps(static_cast<std::size_t>(count), static_cast<std::size_t>(batch)));
     StackResult result = run_stack(stack, steps, data.view({count * batch, data.size(2)}), initial, initial_cell);
     result.output = result.output.view({count, batch, result.output.size(1)});
     if (batch_first)
@@ -85,7 +85,8 @@ StackResult run_padded(const Stack &stack, const Tensor &input, bool batch_first
 /// Whether the fused code can do it; torch::nn's own forward does the rest, and makes the error messages.
 bool can_run(const Tensor &input, const std::vector<Tensor> &weights)
 {
-    if (!input.defined() || !input.device().is_cpu() || (input.scalar_type() != at::kFloat && input.scalar_type() != at::kDouble))
+    if (!input.defined() || !input.device().is_cpu() ||
+        (input.scalar_type() != at::kFloat && input.scalar_type() != at::kDouble))
         return false;
     for (const Tensor &weight : weights)
         if (!weight.defined() || weight.scalar_type() != input.scalar_type() || !weight.device().is_cpu())
@@ -102,13 +103,20 @@ template <typename Options>
 Stack stack_of(Cell cell, const Options &options, bool training, std::vector<Tensor> weights, const ScanOptions &scan,
                const StatusPtr &status)
 {
-    return {cell,          options.num_layers(), options.bidirectional() ? 2 : 1, options.bias(), training ? options.dropout() : 0.0,
-            std::move(weights), &scan, status};
+    return {cell,
+            options.num_layers(),
+            options.bidirectional() ? 2 : 1,
+            options.bias(),
+            training ? options.dropout() : 0.0,
+            std::move(weights),
+            &scan,
+            status};
 }
 
 template <typename Options> Tensor zeros_for(const Options &options, const Tensor &input, std::int64_t batch)
 {
-    return at::zeros({options.num_layers() * (options.bidirectional() ? 2 : 1), batch, options.hidden_size()}, input.options().requires_grad(false));
+    return at::zeros({options.num_layers() * (options.bidirectional() ? 2 : 1), batch, options.hidden_size()},
+                     input.options().requires_grad(false));
 }
 
 Tensor in_order(const Tensor &state, const Tensor &order)
@@ -121,7 +129,8 @@ PackedSequence like(const PackedSequence &packed, const Tensor &data)
     return PackedSequence(data, packed.batch_sizes(), packed.sorted_indices(), packed.unsorted_indices());
 }
 
-template <typename Module> std::shared_ptr<::torch::nn::Module> copy_of(const Module &module, const ::torch::optional<::torch::Device> &device)
+template <typename Module>
+std::shared_ptr<::torch::nn::Module> copy_of(const Module &module, const ::torch::optional<::torch::Device> &device)
 {
     auto copy = std::make_shared<Module>(module.options);
     ::torch::NoGradGuard no_grad;
@@ -142,7 +151,8 @@ template <typename Module> std::shared_ptr<::torch::nn::Module> copy_of(const Mo
     {                                                                                                                  \
         if (!can_run(input, flat_weights_) || input.dim() != 3 || !same_kind(hx, input))                               \
             return ::torch::nn::NAME::forward(input, hx);                                                              \
-        const Tensor initial = hx.defined() ? hx : zeros_for(options, input, input.size(options.batch_first() ? 0 : 1)); \
+        const Tensor initial = hx.defined() ? hx                                                                       \
+                                            : zeros_for(options, input, input.size(options.batch_first() ? 0 : 1));    \
         check_forward_args(input, initial, {});                                                                        \
         const Stack stack = stack_of(CELL, options, is_training(), flat_weights_, scan, status_);                      \
         const StackResult out = run_padded(stack, input, options.batch_first(), initial, {});                          \

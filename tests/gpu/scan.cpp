@@ -35,7 +35,10 @@ void must(const std::string &trouble)
 class Memory {
   public:
     explicit Memory(std::size_t bytes) { must(cudaMalloc(&data_, std::max<std::size_t>(bytes, 4))); }
-    Memory(const void *from, std::size_t bytes) : Memory(bytes) { must(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice)); }
+    Memory(const void *from, std::size_t bytes) : Memory(bytes)
+    {
+        must(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice));
+    }
     Memory(const Memory &) = delete;
     Memory &operator=(const Memory &) = delete;
     ~Memory() { cudaFree(data_); }
@@ -94,12 +97,13 @@ struct OnDevice {
           gradients((p.steps + 1) * p.batch * p.width * 4)
     {
         make(p);
-        chain = {p.steps, p.batch, p.width, p.bfloat16, jacobians.get(), offsets.floats(), seed.floats(), gradients.floats()};
+        chain = {p.steps,         p.batch,          p.width,       p.bfloat16,
+                 jacobians.get(), offsets.floats(), seed.floats(), gradients.floats()};
     }
     void make(const Problem &p)
     {
-        must(cuda::queue_rnn_jacobians(weight.floats(), states.floats(), p.steps, p.batch, p.width, p.bfloat16, jacobians.get(),
-                                       nullptr));
+        must(cuda::queue_rnn_jacobians(weight.floats(), states.floats(), p.steps, p.batch, p.width, p.bfloat16,
+                                       jacobians.get(), nullptr));
     }
     Memory weight, states, seed, offsets, jacobians, gradients;
     cuda::DeviceChain chain;
@@ -147,8 +151,14 @@ bool check(std::size_t steps, std::size_t batch, std::size_t width, bool half, s
     // Beyond h = 64 products of bfloat16 Jacobians are kept in bfloat16 between the steps of a chunk.
     const double limit = half && width > 64 ? 3e-2 : 1e-4;
     const bool good = error < limit;
-    Line("gpu-scan", "max_rel_err", error, "1").with("T", steps).with("batch", batch).with("h", width)
-        .with("dtype", half ? "bfloat16" : "float32").with("chunks", chunks).with("limit", limit).with("passed", good);
+    Line("gpu-scan", "max_rel_err", error, "1")
+        .with("T", steps)
+        .with("batch", batch)
+        .with("h", width)
+        .with("dtype", half ? "bfloat16" : "float32")
+        .with("chunks", chunks)
+        .with("limit", limit)
+        .with("passed", good);
     return good;
 }
 
@@ -178,12 +188,20 @@ void measure(std::size_t steps, std::size_t batch, std::size_t width, bool half,
 {
     const Problem problem(steps, batch, width, half);
     OnDevice device(problem);
-    const std::size_t chunks = cuda::good_chunks(device.chain, processors), bytes = cuda::workspace_bytes(device.chain, chunks);
+    const std::size_t chunks = cuda::good_chunks(device.chain, processors),
+                      bytes = cuda::workspace_bytes(device.chain, chunks);
     const Memory workspace(bytes);
     const double serial = time_ms(device.chain, 1, nullptr), scan = time_ms(device.chain, chunks, workspace.get());
-    Line("gpu-scan", "speedup_vs_serial_kernel", serial / scan, "x").with("T", steps).with("batch", batch).with("h", width)
-        .with("dtype", half ? "bfloat16" : "float32").with("chunks", chunks).with("serial_ms", serial).with("scan_ms", scan)
-        .with("workspace_bytes", bytes).with("jacobian_bytes", steps * batch * width * width * (half ? 2 : 4));
+    Line("gpu-scan", "speedup_vs_serial_kernel", serial / scan, "x")
+        .with("T", steps)
+        .with("batch", batch)
+        .with("h", width)
+        .with("dtype", half ? "bfloat16" : "float32")
+        .with("chunks", chunks)
+        .with("serial_ms", serial)
+        .with("scan_ms", scan)
+        .with("workspace_bytes", bytes)
+        .with("jacobian_bytes", steps * batch * width * width * (half ? 2 : 4));
 }
 
 bool run(std::size_t processors)

@@ -29,7 +29,8 @@ std::vector<double> numbers(const Tensor &tensor)
 
 /// The operator applied to a random gradient against autograd through `layer`.
 void check_layer(const char *name, const Tensor &input, const std::function<Tensor(const Tensor &)> &layer,
-                 const std::function<Operator<double>(const Tensor &in, const Tensor &out)> &jacobian, std::size_t batch = kBatch)
+                 const std::function<Operator<double>(const Tensor &in, const Tensor &out)> &jacobian,
+                 std::size_t batch = kBatch)
 {
     const Tensor x = input.detach().clone().set_requires_grad(true);
     const Tensor out = layer(x), g = random(out.sizes());
@@ -38,8 +39,8 @@ void check_layer(const char *name, const Tensor &input, const std::function<Tens
     const std::vector<double> got = apply(op, numbers(g), batch, nullptr), wanted = numbers(x.grad());
     ck_assert_msg(got.size() == wanted.size(), "%s: %zu values, autograd has %zu", name, got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i)
-        ck_assert_msg(std::abs(got[i] - wanted[i]) <= 1e-12 * (1 + std::abs(wanted[i])), "%s: element %zu is %g, autograd says %g",
-                      name, i, got[i], wanted[i]);
+        ck_assert_msg(std::abs(got[i] - wanted[i]) <= 1e-12 * (1 + std::abs(wanted[i])),
+                      "%s: element %zu is %g, autograd says %g", name, i, got[i], wanted[i]);
 }
 
 double *data(const Tensor &tensor) { return tensor.data_ptr<double>(); }
@@ -47,11 +48,13 @@ double *data(const Tensor &tensor) { return tensor.data_ptr<double>(); }
 START_TEST(linear)
 {
     Tensor weight = random({5, 7});
-    check_layer("dense", random({kBatch, 7}), [&](const Tensor &x) { return at::linear(x, weight); },
-                [&](const Tensor &, const Tensor &) { return linear_jacobian(data(weight), 5, 7); });
+    check_layer(
+        "dense", random({kBatch, 7}), [&](const Tensor &x) { return at::linear(x, weight); },
+        [&](const Tensor &, const Tensor &) { return linear_jacobian(data(weight), 5, 7); });
     weight = weight * at::bernoulli(at::full({5, 7}, 0.3, at::kDouble));
-    check_layer("pruned", random({kBatch, 7}), [&](const Tensor &x) { return at::linear(x, weight); },
-                [&](const Tensor &, const Tensor &) { return sparse_linear_jacobian(data(weight), 5, 7); });
+    check_layer(
+        "pruned", random({kBatch, 7}), [&](const Tensor &x) { return at::linear(x, weight); },
+        [&](const Tensor &, const Tensor &) { return sparse_linear_jacobian(data(weight), 5, 7); });
 }
 END_TEST
 
@@ -75,15 +78,17 @@ START_TEST(convolution)
     for (const Conv &row : rows) {
         const Window &w = row.window;
         const auto size = [](std::size_t value) { return static_cast<std::int64_t>(value); };
-        const Tensor weight = random({size(row.out), size(row.in / row.groups), size(w.kernel_height), size(w.kernel_width)});
+        const Tensor weight = random(
+            {size(row.out), size(row.in / row.groups), size(w.kernel_height), size(w.kernel_width)});
         const ConvJacobian jacobian(w, row.in, row.out, row.groups);
-        check_layer(row.name, random({kBatch, size(row.in), size(w.height), size(w.width)}),
-                    [&](const Tensor &x) {
-                        return at::conv2d(x, weight, {}, {size(w.stride_height), size(w.stride_width)},
-                                          {size(w.padding_height), size(w.padding_width)},
-                                          {size(w.dilation_height), size(w.dilation_width)}, size(row.groups));
-                    },
-                    [&](const Tensor &, const Tensor &) { return jacobian.values(data(weight)); });
+        check_layer(
+            row.name, random({kBatch, size(row.in), size(w.height), size(w.width)}),
+            [&](const Tensor &x) {
+                return at::conv2d(x, weight, {}, {size(w.stride_height), size(w.stride_width)},
+                                  {size(w.padding_height), size(w.padding_width)},
+                                  {size(w.dilation_height), size(w.dilation_width)}, size(row.groups));
+            },
+            [&](const Tensor &, const Tensor &) { return jacobian.values(data(weight)); });
     }
 }
 END_TEST
@@ -97,8 +102,9 @@ START_TEST(pruned_convolution)
     const Window window{5, 6, 3, 3, 1, 1, 1, 1};
     const ConvJacobian pruned(window, 4, 6, 1, keep), full(window, 4, 6, 1);
     ck_assert_uint_lt(pruned.pattern()->entries(), full.pattern()->entries() / 2);
-    check_layer("pruned", random({kBatch, 4, 5, 6}), [&](const Tensor &x) { return at::conv2d(x, weight, {}, 1, 1); },
-                [&](const Tensor &, const Tensor &) { return pruned.values(data(weight)); });
+    check_layer(
+        "pruned", random({kBatch, 4, 5, 6}), [&](const Tensor &x) { return at::conv2d(x, weight, {}, 1, 1); },
+        [&](const Tensor &, const Tensor &) { return pruned.values(data(weight)); });
 }
 END_TEST
 
@@ -108,15 +114,19 @@ START_TEST(pooling)
     for (const Window *w : {&tiles, &overlapping}) {
         const auto size = [](std::size_t value) { return static_cast<std::int64_t>(value); };
         const std::vector<std::int64_t> kernel{size(w->kernel_height), size(w->kernel_width)},
-            stride{size(w->stride_height), size(w->stride_width)}, padding{size(w->padding_height), size(w->padding_width)};
+            stride{size(w->stride_height), size(w->stride_width)},
+            padding{size(w->padding_height), size(w->padding_width)};
         const MaxPoolJacobian largest(*w, 2);
         const Tensor input = random({kBatch, 2, size(w->height), size(w->width)});
         for (const Tensor &x : {input, at::zeros_like(input)}) // zeros: all are equal
-            check_layer("max", x, [&](const Tensor &in) { return at::max_pool2d(in, kernel, stride, padding); },
-                        [&](const Tensor &in, const Tensor &) { return largest.values(data(in), kBatch); });
+            check_layer(
+                "max", x, [&](const Tensor &in) { return at::max_pool2d(in, kernel, stride, padding); },
+                [&](const Tensor &in, const Tensor &) { return largest.values(data(in), kBatch); });
         for (const bool count : {true, false})
-            check_layer("average", input, [&](const Tensor &in) { return at::avg_pool2d(in, kernel, stride, padding, false, count); },
-                        [&](const Tensor &, const Tensor &) { return average_pool_jacobian<double>(*w, 2, count); });
+            check_layer(
+                "average", input,
+                [&](const Tensor &in) { return at::avg_pool2d(in, kernel, stride, padding, false, count); },
+                [&](const Tensor &, const Tensor &) { return average_pool_jacobian<double>(*w, 2, count); });
     }
 }
 END_TEST
@@ -124,14 +134,18 @@ END_TEST
 START_TEST(elementwise)
 {
     const Tensor x = random({kBatch, 9});
-    check_layer("relu", x, [](const Tensor &in) { return at::relu(in); },
-                [](const Tensor &, const Tensor &out) { return relu_jacobian(data(out), 9, kBatch); });
-    check_layer("tanh", x, [](const Tensor &in) { return at::tanh(in); },
-                [](const Tensor &, const Tensor &out) { return tanh_jacobian(data(out), 9, kBatch); });
-    check_layer("sigmoid", x, [](const Tensor &in) { return at::sigmoid(in); },
-                [](const Tensor &, const Tensor &out) { return sigmoid_jacobian(data(out), 9, kBatch); });
-    check_layer("softplus", x, [](const Tensor &in) { return at::softplus(in); },
-                [](const Tensor &in, const Tensor &) { return elementwise_jacobian(numbers(at::sigmoid(in)), kBatch); });
+    check_layer(
+        "relu", x, [](const Tensor &in) { return at::relu(in); },
+        [](const Tensor &, const Tensor &out) { return relu_jacobian(data(out), 9, kBatch); });
+    check_layer(
+        "tanh", x, [](const Tensor &in) { return at::tanh(in); },
+        [](const Tensor &, const Tensor &out) { return tanh_jacobian(data(out), 9, kBatch); });
+    check_layer(
+        "sigmoid", x, [](const Tensor &in) { return at::sigmoid(in); },
+        [](const Tensor &, const Tensor &out) { return sigmoid_jacobian(data(out), 9, kBatch); });
+    check_layer(
+        "softplus", x, [](const Tensor &in) { return at::softplus(in); },
+        [](const Tensor &in, const Tensor &) { return elementwise_jacobian(numbers(at::sigmoid(in)), kBatch); });
 }
 END_TEST
 
@@ -150,9 +164,12 @@ START_TEST(batch_norm)
         check_layer("evaluation", x, norm(false), [&](const Tensor &, const Tensor &) {
             return batch_norm_jacobian(scale, data(variance), 1e-5, 2, 6);
         });
-        check_layer("training", x, norm(true), [&](const Tensor &in, const Tensor &) {
-            return batch_norm_training_jacobian(data(in), scale, 1e-5, kBatch, 2, 6);
-        }, 1);
+        check_layer(
+            "training", x, norm(true),
+            [&](const Tensor &in, const Tensor &) {
+                return batch_norm_training_jacobian(data(in), scale, 1e-5, kBatch, 2, 6);
+            },
+            1);
     }
 }
 END_TEST
@@ -209,13 +226,22 @@ std::string refusal(const std::function<void()> &body)
 
 START_TEST(shapes_that_cannot_be_are_named)
 {
-    ck_assert_str_eq(refusal([] { ConvJacobian({2, 2, 3, 3}, 1, 1, 1); }),
+    ck_assert_str_eq(refusal([] {
+                         ConvJacobian({2, 2, 3, 3}, 1, 1, 1);
+                     }),
                      "scan: a window of 3 with stride 1, dilation 1 and padding 0 does not fit an input of 2");
-    ck_assert_str_eq(refusal([] { ConvJacobian({4, 4, 3, 3}, 3, 4, 2); }),
+    ck_assert_str_eq(refusal([] {
+                         ConvJacobian({4, 4, 3, 3}, 3, 4, 2);
+                     }),
                      "scan: 2 groups do not divide 3 input and 4 output channels");
-    ck_assert_str_eq(refusal([] { ConvJacobian({4, 4, 3, 3}, 1, 1, 1, {true}); }),
+    ck_assert_str_eq(refusal([] {
+                         ConvJacobian({4, 4, 3, 3}, 1, 1, 1, {true});
+                     }),
                      "scan: a mask of 1 weights for a convolution of 9");
-    ck_assert_str_eq(refusal([] { elementwise_jacobian<double>({1, 2, 3}, 2); }), "scan: 3 derivatives for a batch of 2");
+    ck_assert_str_eq(refusal([] {
+                         elementwise_jacobian<double>({1, 2, 3}, 2);
+                     }),
+                     "scan: 3 derivatives for a batch of 2");
 }
 END_TEST
 
@@ -224,7 +250,8 @@ END_TEST
 int main()
 {
     Suite *suite = suite_create("jacobians");
-    jigsaw::tests::add_case(suite, "layers", {linear, convolution, pruned_convolution, pooling, elementwise, batch_norm});
+    jigsaw::tests::add_case(suite, "layers",
+                            {linear, convolution, pruned_convolution, pooling, elementwise, batch_norm});
     jigsaw::tests::add_case(suite, "networks", {a_network, shapes_that_cannot_be_are_named});
     return jigsaw::tests::run_tap(suite);
 }

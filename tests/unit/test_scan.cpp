@@ -41,7 +41,8 @@ PatternPtr random_pattern(std::mt19937 &random, std::size_t rows, std::size_t co
 }
 
 /// A stage of the kind wanted; `cols` must be a multiple of 4 unless the kind is dense or CSR.
-Operator<double> random_operator(std::mt19937 &random, Kind kind, std::size_t rows, std::size_t cols, std::size_t matrices)
+Operator<double> random_operator(std::mt19937 &random, Kind kind, std::size_t rows, std::size_t cols,
+                                 std::size_t matrices)
 {
     switch (kind) {
     case Kind::diagonal: return make_diagonal(cols, matrices, random_values(random, matrices * cols));
@@ -173,11 +174,12 @@ START_TEST(levels_are_those_of_the_formula)
             scan_tree(chain, up, {}, nullptr, &report);
             ck_assert_msg(report.levels.size() == tree_levels(n, up), "n %zu, %zu up: %zu levels, formula %zu", n, up,
                           report.levels.size(), tree_levels(n, up));
-            ck_assert_msg(report.critical_products <= report.levels.size(), "n %zu, %zu up: dependent chain of %zu in %zu",
-                          n, up, report.critical_products, report.levels.size());
-            const std::size_t log2_n = static_cast<std::size_t>(std::ceil(std::log2(static_cast<double>(n))));
-            ck_assert_msg(n == 1 || up < full_up_levels(n) || report.levels.size() <= 2 * log2_n, "n %zu: %zu levels", n,
+            ck_assert_msg(report.critical_products <= report.levels.size(),
+                          "n %zu, %zu up: dependent chain of %zu in %zu", n, up, report.critical_products,
                           report.levels.size());
+            const std::size_t log2_n = static_cast<std::size_t>(std::ceil(std::log2(static_cast<double>(n))));
+            ck_assert_msg(n == 1 || up < full_up_levels(n) || report.levels.size() <= 2 * log2_n, "n %zu: %zu levels",
+                          n, report.levels.size());
         }
 }
 END_TEST
@@ -265,7 +267,8 @@ START_TEST(chains_that_do_not_fit_are_named)
     chain.operators[2].offset = {1};
     ck_assert_str_eq(complaint(chain), "scan: stage 3 (diagonal) adds 1 values to 2 x 8");
     chain.seed.clear();
-    ck_assert_str_eq(complaint(chain), "scan: a seed of 0 values for a batch of 2; give at least one value for every sample");
+    ck_assert_str_eq(complaint(chain),
+                     "scan: a seed of 0 values for a batch of 2; give at least one value for every sample");
 }
 END_TEST
 
@@ -281,14 +284,18 @@ template <typename Make> std::string refusal(Make make)
 
 START_TEST(operators_that_cannot_be_are_named)
 {
-    ck_assert_str_eq(refusal([] { make_dense<double>(2, 2, 1, {1, 2, 3}); }),
+    ck_assert_str_eq(refusal([] {
+                         make_dense<double>(2, 2, 1, {1, 2, 3});
+                     }),
                      "scan: a dense operator of 2 x 2 for 1 samples needs 4 values, got 3");
     ck_assert_str_eq(refusal([] { make_diagonal<double>(0, 1, {}); }),
                      "scan: a diagonal operator of 0 x 0 for 1 samples; each must be at least 1");
     ck_assert_str_eq(refusal([] { make_block_diagonal<double>(6, 4, 1, {}); }),
                      "scan: 6 rows cannot be cut into blocks of 4; the side must divide the rows");
     auto pattern = std::make_shared<Pattern>(Pattern{1, 2, {0, 2}, {1, 1}});
-    ck_assert_str_eq(refusal([&] { make_csr<double>(pattern, 1, {1, 2}); }),
+    ck_assert_str_eq(refusal([&] {
+                         make_csr<double>(pattern, 1, {1, 2});
+                     }),
                      "scan: row 0 of a CSR pattern names column 1; columns must ascend and stay below 2");
 }
 END_TEST
@@ -298,7 +305,8 @@ START_TEST(diagonal_recurrences)
     std::mt19937 random(4);
     for (const std::size_t steps : {0u, 1u, 2u, 5u, 100u})
         for (const std::size_t width : {1u, 3u, 16u, 40u}) {
-            const std::vector<double> factor = random_values(random, steps * width), add = random_values(random, steps * width);
+            const std::vector<double> factor = random_values(random, steps * width),
+                                      add = random_values(random, steps * width);
             std::vector<double> wanted(steps * width);
             for (std::size_t i = 0; i < steps * width; ++i)
                 wanted[i] = (i < width ? 0 : factor[i] * wanted[i - width]) + add[i];
@@ -306,7 +314,8 @@ START_TEST(diagonal_recurrences)
                 std::vector<double> got(steps * width);
                 diagonal_recurrence(steps, width, factor.data(), add.data(), got.data(), plain_threads(workers));
                 for (std::size_t i = 0; i < got.size(); ++i)
-                    ck_assert_msg(std::fabs(got[i] - wanted[i]) < 1e-12, "%zu steps, width %zu, %zu workers", steps, width, workers);
+                    ck_assert_msg(std::fabs(got[i] - wanted[i]) < 1e-12, "%zu steps, width %zu, %zu workers", steps,
+                                  width, workers);
             }
         }
 }
@@ -326,8 +335,8 @@ START_TEST(products_over_all_steps)
             const std::vector<double> bias = random_values(random, size.width);
             std::vector<double> out = random_values(random, size.rows * size.width);
             const std::vector<double> before = out;
-            Product<double> p{out.data(), size.rows, size.inner, size.width, left.data(), size.inner, 1, right.data(),
-                              size.width, 1, nullptr, false};
+            Product<double> p{out.data(), size.rows,    size.inner, size.width, left.data(), size.inner,
+                              1,          right.data(), size.width, 1,          nullptr,     false};
             if (variant == 1)
                 p.left_row = 1, p.left_inner = size.rows, p.right_row = 1, p.right_column = size.inner;
             p.bias = variant == 2 ? bias.data() : nullptr;
@@ -338,8 +347,8 @@ START_TEST(products_over_all_steps)
                     double sum = variant == 2 ? bias[j] : variant == 3 ? before[r * size.width + j] : 0;
                     for (std::size_t k = 0; k < size.inner; ++k)
                         sum += left[r * p.left_row + k * p.left_inner] * right[k * p.right_row + j * p.right_column];
-                    ck_assert_msg(std::fabs(out[r * size.width + j] - sum) < 1e-11, "%zu x %zu x %zu, variant %d", size.rows,
-                                  size.inner, size.width, variant);
+                    ck_assert_msg(std::fabs(out[r * size.width + j] - sum) < 1e-11, "%zu x %zu x %zu, variant %d",
+                                  size.rows, size.inner, size.width, variant);
                 }
         }
 }
@@ -408,10 +417,11 @@ int main()
 {
     Suite *suite = suite_create("scan");
     jigsaw::tests::add_case(suite, "exactness",
-                            {every_kind_equals_the_reference, one_sample_of_one_element, diagonal_recurrences, products_over_all_steps,
-                             single_precision_too});
-    jigsaw::tests::add_case(suite, "levels",
-                            {levels_are_those_of_the_formula, work_is_linear_and_mostly_vectors, symbolic_phase_runs_once});
+                            {every_kind_equals_the_reference, one_sample_of_one_element, diagonal_recurrences,
+                             products_over_all_steps, single_precision_too});
+    jigsaw::tests::add_case(
+        suite, "levels",
+        {levels_are_those_of_the_formula, work_is_linear_and_mostly_vectors, symbolic_phase_runs_once});
     jigsaw::tests::add_case(suite, "trouble",
                             {trouble_stays_where_the_serial_way_has_it, chains_that_do_not_fit_are_named,
                              operators_that_cannot_be_are_named});

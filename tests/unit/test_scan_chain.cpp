@@ -26,8 +26,9 @@ using at::Tensor;
 scan::Chain network()
 {
     scan::Chain chain(nn::Conv2d(nn::Conv2dOptions(2, 4, 3).padding(1)), nn::BatchNorm2d(4), nn::ReLU(),
-                      nn::MaxPool2d(nn::MaxPool2dOptions(2)), nn::Conv2d(nn::Conv2dOptions(4, 6, 3).padding(1).stride(2).groups(2)),
-                      nn::Tanh(), nn::AvgPool2d(nn::AvgPool2dOptions(2)), nn::Flatten(), nn::Linear(6, 5), nn::Sigmoid(),
+                      nn::MaxPool2d(nn::MaxPool2dOptions(2)),
+                      nn::Conv2d(nn::Conv2dOptions(4, 6, 3).padding(1).stride(2).groups(2)), nn::Tanh(),
+                      nn::AvgPool2d(nn::AvgPool2dOptions(2)), nn::Flatten(), nn::Linear(6, 5), nn::Sigmoid(),
                       nn::Linear(5, 3));
     chain->to(at::kDouble);
     return chain;
@@ -57,10 +58,11 @@ void check_equal(const Pass &got, const Pass &wanted, const std::string &what)
     ck_assert_msg(at::allclose(got.output, wanted.output, 1e-12, 1e-12), "%s: output", what.c_str());
     ck_assert_uint_eq(got.grads.size(), wanted.grads.size());
     for (std::size_t i = 0; i < got.grads.size(); ++i) {
-        const double size = wanted.grads[i].norm().item<double>(), gap = (got.grads[i] - wanted.grads[i]).norm().item<double>();
+        const double size = wanted.grads[i].norm().item<double>(),
+                     gap = (got.grads[i] - wanted.grads[i]).norm().item<double>();
         // A bias in front of batch norm in training has no influence: both gradients are rounding errors.
-        ck_assert_msg(gap <= 1e-10 * size || (size < 1e-12 && gap < 1e-12), "%s: gradient %zu is off by %g of %g", what.c_str(), i, gap,
-                      size);
+        ck_assert_msg(gap <= 1e-10 * size || (size < 1e-12 && gap < 1e-12), "%s: gradient %zu is off by %g of %g",
+                      what.c_str(), i, gap, size);
     }
 }
 
@@ -139,12 +141,15 @@ START_TEST(what_cannot_be_scanned_is_named)
     scan::Chain chain(nn::Linear(4, 4), nn::Dropout(0.5));
     chain->scan.way = "tree";
     const std::string text = complaint([&] { chain->forward(at::zeros({2, 4})); });
-    ck_assert_msg(text.find("module 1 of the chain") != std::string::npos && text.find("has no Jacobian here") != std::string::npos,
+    ck_assert_msg(text.find("module 1 of the chain") != std::string::npos &&
+                      text.find("has no Jacobian here") != std::string::npos,
                   "%s", text.c_str());
     chain->scan.way = "serial";
     ck_assert(chain->forward(at::zeros({2, 4})).defined());
     chain->scan.way = "quick";
-    ck_assert(complaint([&] { chain->forward(at::zeros({2, 4})); }).find("automatic, serial, chunked, tree") != std::string::npos);
+    ck_assert(complaint([&] {
+                  chain->forward(at::zeros({2, 4}));
+              }).find("automatic, serial, chunked, tree") != std::string::npos);
     scan::Chain one(nn::Linear(4, 4));
     one->scan.way = "tree";
     ck_assert(complaint([&] { one->forward(at::zeros({0, 4})); }).find("[0, 4]") != std::string::npos);
@@ -156,6 +161,7 @@ END_TEST
 int main()
 {
     Suite *suite = suite_create("scan_chain");
-    jigsaw::tests::add_case(suite, "chain", {equals_autograd, pruned_networks_retrain_alike, what_cannot_be_scanned_is_named});
+    jigsaw::tests::add_case(suite, "chain",
+                            {equals_autograd, pruned_networks_retrain_alike, what_cannot_be_scanned_is_named});
     return jigsaw::tests::run_tap(suite);
 }

@@ -36,7 +36,8 @@ Stages<double> whole_chain(std::size_t stages)
     const auto diagonal = std::make_shared<Pattern>(Pattern{kWidth, kWidth, {0, 1, 3, 3}, {2, 0, 1}});
     for (std::size_t i = 0; i < stages; ++i) {
         if (i % 4 == 0)
-            chain.operators.push_back(make_dense(kWidth, kWidth, kBatch, random_values(random, kBatch * kWidth * kWidth)));
+            chain.operators.push_back(
+                make_dense(kWidth, kWidth, kBatch, random_values(random, kBatch * kWidth * kWidth)));
         if (i % 4 == 1)
             chain.operators.push_back(make_diagonal(kWidth, 1, random_values(random, kWidth)));
         if (i % 4 == 2)
@@ -79,8 +80,8 @@ START_TEST(equals_one_rank)
                 ck_assert_uint_eq(got[rank].size(), (rank + 1) * stages / ranks - first + 1);
                 for (std::size_t i = 0; i < got[rank].size(); ++i)
                     for (std::size_t k = 0; k < kBatch * kWidth; ++k)
-                        ck_assert_msg(std::abs(got[rank][i][k] - wanted[first + i][k]) < 1e-12, "%zu ranks, rank %zu, stage %zu",
-                                      ranks, rank, first + i);
+                        ck_assert_msg(std::abs(got[rank][i][k] - wanted[first + i][k]) < 1e-12,
+                                      "%zu ranks, rank %zu, stage %zu", ranks, rank, first + i);
             }
         }
 }
@@ -93,7 +94,8 @@ START_TEST(levels_and_bytes_are_counted)
         Stages<double> chain;
         chain.batch = kBatch;
         chain.seed.assign(kBatch * kWidth, 1);
-        chain.operators.assign(4 * ranks, make_dense(kWidth, kWidth, kBatch, std::vector<double>(kBatch * kWidth * kWidth, 0.1)));
+        chain.operators.assign(4 * ranks,
+                               make_dense(kWidth, kWidth, kBatch, std::vector<double>(kBatch * kWidth * kWidth, 0.1)));
         std::vector<DistributedReport> reports(ranks);
         const auto outcomes = run_ranks(static_cast<int>(ranks), [&](jigsaw::collective::Collective &world) {
             const auto rank = static_cast<std::size_t>(world.rank());
@@ -126,7 +128,8 @@ START_TEST(a_rank_without_stages_is_named)
     const auto outcomes = run_ranks(1, [](jigsaw::collective::Collective &world) {
         scan_over_ranks(world, Stages<double>{1, {1}, {}}, kTimeout);
     });
-    ck_assert_str_eq(first_failure(outcomes), "rank 0: scan: rank 0 holds 0 stages for a batch of 1; each rank needs at least one of both");
+    ck_assert_str_eq(first_failure(outcomes),
+                     "rank 0: scan: rank 0 holds 0 stages for a batch of 1; each rank needs at least one of both");
 }
 END_TEST
 
@@ -146,7 +149,8 @@ END_TEST
 int main()
 {
     Suite *suite = suite_create("scan_ranks");
-    jigsaw::tests::add_case(suite, "ranks", {equals_one_rank, levels_and_bytes_are_counted, a_rank_without_stages_is_named,
-                                             a_peer_that_leaves_is_an_error});
+    jigsaw::tests::add_case(suite, "ranks",
+                            {equals_one_rank, levels_and_bytes_are_counted, a_rank_without_stages_is_named,
+                             a_peer_that_leaves_is_an_error});
     return jigsaw::tests::run_tap(suite);
 }

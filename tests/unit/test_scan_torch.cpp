@@ -57,7 +57,10 @@ struct Rnn {
     static nn::RNNOptions options(const Case &c) { return nn::RNNOptions(c.input, c.hidden); }
 };
 struct ReluRnn : Rnn {
-    static nn::RNNOptions options(const Case &c) { return nn::RNNOptions(c.input, c.hidden).nonlinearity(torch::kReLU); }
+    static nn::RNNOptions options(const Case &c)
+    {
+        return nn::RNNOptions(c.input, c.hidden).nonlinearity(torch::kReLU);
+    }
 };
 struct Gru {
     using Ours = scan::GRUImpl;
@@ -143,8 +146,8 @@ void compare(const Tensors &got, const Tensors &wanted, const std::string &what,
 {
     ck_assert_uint_eq(got.size(), wanted.size());
     for (std::size_t i = 0; i < got.size(); ++i)
-        ck_assert_msg(difference(got[i], wanted[i]) <= limit, "%s, tensor %zu of %zu: off by %g", what.c_str(), i, got.size(),
-                      difference(got[i], wanted[i]));
+        ck_assert_msg(difference(got[i], wanted[i]) <= limit, "%s, tensor %zu of %zu: off by %g", what.c_str(), i,
+                      got.size(), difference(got[i], wanted[i]));
 }
 
 struct Inputs {
@@ -153,7 +156,8 @@ struct Inputs {
     {
         at::manual_seed(3);
         const auto options = at::TensorOptions(at::kDouble);
-        x = batch_first ? at::randn({k.batch, k.steps, k.input}, options) : at::randn({k.steps, k.batch, k.input}, options);
+        x = batch_first ? at::randn({k.batch, k.steps, k.input}, options)
+                        : at::randn({k.steps, k.batch, k.input}, options);
         h = at::randn({k.layers * (k.both ? 2 : 1), k.batch, k.hidden}, options);
         c = at::randn_like(h);
         for (Tensor *tensor : {&x, &h, &c})
@@ -302,15 +306,22 @@ START_TEST(bad_input_is_named)
     ck_says(complaint([&] { gru->forward(at::zeros({0, 3, 4})); }), "a sequence of 0 steps; give at least 1");
     ck_says(complaint([&] { gru->forward(at::zeros({7, 3, 9})); }), "9");
     ck_says(complaint([&] { gru->forward(at::zeros({7, 3, 4}), at::zeros({1, 2, 5})); }), "hidden size");
-    ck_says(complaint([&] { lstm->forward(at::zeros({7, 3, 4}), std::make_tuple(at::zeros({1, 3, 5}), at::zeros({2, 3, 5}))); }),
+    ck_says(complaint([&] {
+                lstm->forward(at::zeros({7, 3, 4}), std::make_tuple(at::zeros({1, 3, 5}), at::zeros({2, 3, 5})));
+            }),
             "size");
     ck_assert(complaint([&] { gru->forward(at::zeros({7, 4})); }) != "");
     gru->scan.way = "fastest";
-    ck_says(complaint([&] { gru->forward(at::zeros({7, 3, 4})); }),
+    ck_says(complaint([&] {
+                gru->forward(at::zeros({7, 3, 4}));
+            }),
             "scan way 'fastest'; there are: automatic, serial, split, chunked, tree");
     gru->scan.way = "automatic";
     gru->scan.memory_limit_bytes = 100;
-    ck_says(complaint([&] { gru->forward(at::zeros({7, 3, 4})); }), "one step of this gru (batch 3, hidden size 5) needs 780");
+    ck_says(complaint([&] {
+                gru->forward(at::zeros({7, 3, 4}));
+            }),
+            "one step of this gru (batch 3, hidden size 5) needs 780");
 }
 END_TEST
 
@@ -364,7 +375,8 @@ START_TEST(drop_in)
 
     const Tensor again = at::randn({7, 3, 4}).set_requires_grad(true);
     ck_says(complaint([&] {
-                torch::autograd::grad({std::get<0>(ours->forward(again)).sum()}, {again}, {}, {}, /*create_graph=*/true);
+                torch::autograd::grad({std::get<0>(ours->forward(again)).sum()}, {again}, {}, {},
+                                      /*create_graph=*/true);
             }),
             "gradients of gradients");
     const auto [output, last] = ours->forward(again);
@@ -385,7 +397,8 @@ int main()
                             {rnn_equals_torch, relu_rnn_equals_torch, gru_equals_torch, lstm_equals_torch,
                              packed_sequences_equal_torch, dropout_between_layers_equals_torch, tensors_of_any_layout,
                              single_precision});
-    jigsaw::tests::add_case(suite, "edges",
-                            {bad_input_is_named, an_empty_batch_is_empty, non_finite_values_go_where_torch_puts_them, drop_in});
+    jigsaw::tests::add_case(
+        suite, "edges",
+        {bad_input_is_named, an_empty_batch_is_empty, non_finite_values_go_where_torch_puts_them, drop_in});
     return jigsaw::tests::run_tap(suite);
 }

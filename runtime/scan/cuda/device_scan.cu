@@ -149,7 +149,8 @@ template <typename T> __global__ void expand(const T *jacobians, const float *of
 
 /// The first stage of every middle chunk: its Jacobian and offset are where the products start.
 template <typename T>
-__global__ void start_products(const T *jacobians, const float *offsets, Shape shape, T *products, float *product_offsets)
+__global__ void start_products(const T *jacobians, const float *offsets, Shape shape, T *products,
+                               float *product_offsets)
 {
     const std::size_t chunk = blockIdx.x + 1, sample = blockIdx.y, width = shape.width, area = width * width;
     const std::size_t from = shape.first(chunk) * shape.batch + sample, to = (chunk - 1) * shape.batch + sample;
@@ -161,7 +162,8 @@ __global__ void start_products(const T *jacobians, const float *offsets, Shape s
 
 /// p = J p + b for the step `step` of every middle chunk that is long enough.
 template <typename T>
-__global__ void step_offsets(const T *jacobians, const float *offsets, Shape shape, std::size_t step, float *product_offsets)
+__global__ void step_offsets(const T *jacobians, const float *offsets, Shape shape, std::size_t step,
+                             float *product_offsets)
 {
     extern __shared__ float shared[];
     const std::size_t chunk = blockIdx.x + 1, sample = blockIdx.y, width = shape.width;
@@ -187,17 +189,17 @@ template <typename T> constexpr cudaDataType_t kType = std::is_same_v<T, float> 
 
 /// Row-major P' = J P is column-major P'^T = P^T J^T: cuBLAS gets P as its left and J as its right operand.
 template <typename T>
-cublasStatus_t multiply_step(cublasHandle_t cublas, const T *jacobians, Shape shape, std::size_t step, const T *products, T *next,
-                             std::size_t chunk)
+cublasStatus_t multiply_step(cublasHandle_t cublas, const T *jacobians, Shape shape, std::size_t step,
+                             const T *products, T *next, std::size_t chunk)
 {
     const std::size_t area = shape.width * shape.width, to = (chunk - 1) * shape.batch * area;
     const T *const jacobian = jacobians + (shape.first(chunk) + step) * shape.batch * area;
     const float one = 1, zero = 0;
     const int h = static_cast<int>(shape.width);
     return cublasGemmStridedBatchedEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, h, h, h, &one, products + to, kType<T>, h,
-                                      static_cast<long long>(area), jacobian, kType<T>, h, static_cast<long long>(area), &zero,
-                                      next + to, kType<T>, h, static_cast<long long>(area), static_cast<int>(shape.batch),
-                                      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+                                      static_cast<long long>(area), jacobian, kType<T>, h, static_cast<long long>(area),
+                                      &zero, next + to, kType<T>, h, static_cast<long long>(area),
+                                      static_cast<int>(shape.batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 struct Handle {
@@ -210,7 +212,8 @@ struct Handle {
 };
 
 template <typename T>
-std::string reduce_by_gemm(const DeviceChain &chain, Shape shape, float *workspace, float *product_offsets, cudaStream_t stream)
+std::string reduce_by_gemm(const DeviceChain &chain, Shape shape, float *workspace, float *product_offsets,
+                           cudaStream_t stream)
 {
     const T *const jacobians = static_cast<const T *>(chain.jacobians);
     const std::size_t middle = shape.chunks - 2, count = middle * shape.batch * shape.width * shape.width;
@@ -227,7 +230,8 @@ std::string reduce_by_gemm(const DeviceChain &chain, Shape shape, float *workspa
         for (std::size_t chunk = 1; chunk + 1 < shape.chunks; ++chunk) {
             const std::size_t each = shape.batch * shape.width * shape.width;
             if (shape.first(chunk) + step < shape.first(chunk + 1)) {
-                if (multiply_step<T>(handle.cublas, jacobians, shape, step, products, next, chunk) != CUBLAS_STATUS_SUCCESS)
+                if (multiply_step<T>(handle.cublas, jacobians, shape, step, products, next, chunk) !=
+                    CUBLAS_STATUS_SUCCESS)
                     return "scan: cuBLAS refused a batched product of width " + std::to_string(shape.width);
             } else {
                 cudaMemcpyAsync(next + (chunk - 1) * each, products + (chunk - 1) * each, each * sizeof(T),
@@ -257,24 +261,25 @@ template <typename T> std::string queue(const DeviceChain &chain, Shape shape, f
 {
     const T *const jacobians = static_cast<const T *>(chain.jacobians);
     const std::size_t width = shape.width, area = width * width, middle = shape.chunks > 2 ? shape.chunks - 2 : 0;
-    float *const product_offsets = workspace ? workspace + (width > kSharedWidth ? 3 : 1) * middle * shape.batch * area : nullptr;
+    float *const product_offsets = workspace ? workspace + (width > kSharedWidth ? 3 : 1) * middle * shape.batch * area
+                                             : nullptr;
     const unsigned batch = static_cast<unsigned>(shape.batch);
     const std::size_t vectors = 2 * width * sizeof(float);
     if (middle > 0 && width <= kSharedWidth) {
         const std::size_t shared = (3 * area + 2 * width) * sizeof(float);
         cudaFuncSetAttribute(reduce<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-        reduce<T><<<dim3(static_cast<unsigned>(middle), batch), kThreads, shared, stream>>>(jacobians, chain.offsets, shape,
-                                                                                         workspace, product_offsets);
+        reduce<T><<<dim3(static_cast<unsigned>(middle), batch), kThreads, shared, stream>>>(
+            jacobians, chain.offsets, shape, workspace, product_offsets);
     } else if (middle > 0) {
         const std::string trouble = reduce_by_gemm<T>(chain, shape, workspace, product_offsets, stream);
         if (!trouble.empty())
             return trouble;
     }
-    borders<T><<<batch, kThreads, vectors, stream>>>(jacobians, chain.offsets, chain.seed, shape, workspace, product_offsets,
-                                                     chain.gradients);
+    borders<T><<<batch, kThreads, vectors, stream>>>(jacobians, chain.offsets, chain.seed, shape, workspace,
+                                                     product_offsets, chain.gradients);
     if (shape.chunks > 1)
-        expand<T><<<dim3(static_cast<unsigned>(shape.chunks - 1), batch), kThreads, vectors, stream>>>(jacobians, chain.offsets,
-                                                                                                shape, chain.gradients);
+        expand<T><<<dim3(static_cast<unsigned>(shape.chunks - 1), batch), kThreads, vectors, stream>>>(
+            jacobians, chain.offsets, shape, chain.gradients);
     return last_error();
 }
 
@@ -282,8 +287,8 @@ __device__ void set(float *to, float value) { *to = value; }
 __device__ void set(__nv_bfloat16 *to, float value) { *to = __float2bfloat16(value); }
 
 template <typename T>
-__global__ void rnn_jacobians(const float *weight, const float *states, std::size_t steps, std::size_t batch, std::size_t width,
-                              T *out)
+__global__ void rnn_jacobians(const float *weight, const float *states, std::size_t steps, std::size_t batch,
+                              std::size_t width, T *out)
 {
     const std::size_t stage = blockIdx.x, sample = blockIdx.y;
     const float *const state = states + ((steps - 1 - stage) * batch + sample) * width;
@@ -297,13 +302,14 @@ __global__ void rnn_jacobians(const float *weight, const float *states, std::siz
 std::string refuse(const DeviceChain &chain, std::size_t chunks)
 {
     if (chain.stages == 0 || chain.batch == 0 || chain.width == 0)
-        return "scan: a chain of " + std::to_string(chain.stages) + " stages, batch " + std::to_string(chain.batch) + ", width " +
-               std::to_string(chain.width) + " on a GPU; each must be at least 1";
+        return "scan: a chain of " + std::to_string(chain.stages) + " stages, batch " + std::to_string(chain.batch) +
+               ", width " + std::to_string(chain.width) + " on a GPU; each must be at least 1";
     if (chain.batch > 65535 || chain.width > 4096)
         return "scan: batch " + std::to_string(chain.batch) + " and width " + std::to_string(chain.width) +
                " on a GPU; the limits are 65535 and 4096";
     if (chunks == 0 || chunks > chain.stages)
-        return "scan: " + std::to_string(chunks) + " chunks of " + std::to_string(chain.stages) + " stages; give 1 to one per stage";
+        return "scan: " + std::to_string(chunks) + " chunks of " + std::to_string(chain.stages) +
+               " stages; give 1 to one per stage";
     return "";
 }
 
@@ -331,7 +337,8 @@ std::string queue_scan(const DeviceChain &chain, std::size_t chunks, void *works
     const Shape shape{chain.stages, chain.batch, chain.width, chunks};
     auto *const room = static_cast<float *>(workspace);
     const auto queue_on = static_cast<cudaStream_t>(stream);
-    return chain.bfloat16 ? queue<__nv_bfloat16>(chain, shape, room, queue_on) : queue<float>(chain, shape, room, queue_on);
+    return chain.bfloat16 ? queue<__nv_bfloat16>(chain, shape, room, queue_on)
+                          : queue<float>(chain, shape, room, queue_on);
 }
 
 std::string queue_rnn_jacobians(const float *weight, const float *states, std::size_t steps, std::size_t batch,
@@ -340,9 +347,11 @@ std::string queue_rnn_jacobians(const float *weight, const float *states, std::s
     const dim3 grid(static_cast<unsigned>(steps), static_cast<unsigned>(batch));
     const auto queue_on = static_cast<cudaStream_t>(stream);
     if (bfloat16)
-        rnn_jacobians<<<grid, kThreads, 0, queue_on>>>(weight, states, steps, batch, width, static_cast<__nv_bfloat16 *>(jacobians));
+        rnn_jacobians<<<grid, kThreads, 0, queue_on>>>(weight, states, steps, batch, width,
+                                                       static_cast<__nv_bfloat16 *>(jacobians));
     else
-        rnn_jacobians<<<grid, kThreads, 0, queue_on>>>(weight, states, steps, batch, width, static_cast<float *>(jacobians));
+        rnn_jacobians<<<grid, kThreads, 0, queue_on>>>(weight, states, steps, batch, width,
+                                                       static_cast<float *>(jacobians));
     return last_error();
 }
 
