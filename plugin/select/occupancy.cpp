@@ -16,6 +16,25 @@ std::uint64_t memory_of_type(const std::string &type)
     return found == memory.end() ? 0 : found->second;
 }
 
+/// GPUs that gres.conf (Links=, AutoDetect=nvml) says are linked, directly or over others, get one number.
+void group_by_links(std::vector<core::Gpu> *gpus, const gres_node_state_t &state)
+{
+    const int count = std::min(static_cast<int>(gpus->size()), static_cast<int>(state.link_len));
+    for (int i = 0; state.links_cnt && i < count; ++i) {
+        core::Gpu &gpu = (*gpus)[static_cast<std::size_t>(i)];
+        gpu.link_group = i;
+        for (int j = 0; j < i; ++j) {
+            const int other = (*gpus)[static_cast<std::size_t>(j)].link_group;
+            if (!state.links_cnt[i] || state.links_cnt[i][j] <= 0 || other == gpu.link_group)
+                continue;
+            const int joined = std::min(other, gpu.link_group), gone = std::max(other, gpu.link_group);
+            for (int k = 0; k <= i; ++k)
+                if (int &group = (*gpus)[static_cast<std::size_t>(k)].link_group; group == gone)
+                    group = joined;
+        }
+    }
+}
+
 /// The node's GPUs with type and memory. Without lines (before registration) a single configured type is everybody's.
 std::vector<core::Gpu> describe_gpus(const gres_node_state_t &gpus)
 {
@@ -33,6 +52,7 @@ std::vector<core::Gpu> describe_gpus(const gres_node_state_t &gpus)
     }
     for (core::Gpu &gpu : described)
         gpu.memory_bytes = memory_of_type(gpu.type);
+    group_by_links(&described, gpus);
     return described;
 }
 

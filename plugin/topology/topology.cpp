@@ -107,9 +107,15 @@ std::vector<core::Gpu> Topology::gpus() const
             gpus[static_cast<std::size_t>(gpu)].core = core;
         return gpus;
     }
+    std::vector<hwloc_obj_t> groups; // GPUs on one processor or NUMA node are near each other
     for (hwloc_obj_t device : gpu_devices(topology_.get())) {
         gpus.emplace_back();
         gpus.back().memory_bytes = memory_of(device);
+        const hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology_.get(), device);
+        const auto known = std::find(groups.begin(), groups.end(), near);
+        gpus.back().link_group = static_cast<int>(known - groups.begin());
+        if (known == groups.end())
+            groups.push_back(near);
     }
     return gpus;
 }

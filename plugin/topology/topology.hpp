@@ -28,7 +28,7 @@ class Topology {
     int core_count() const;
     /// GPUs by index, which is the order of their PCI addresses (as NVML counts them, and AutoDetect=nvml in gres.conf).
     /// Types stay empty (they are Slurm's); memory is set where hwloc knows it. With stand-ins: as many as the largest
-    /// index says, `core` set.
+    /// index says, `core` set. link_group: GPUs of one processor or NUMA node.
     std::vector<core::Gpu> gpus() const;
     /// CPUs (numbers of the operating system, ascending) of the stand-in's core, or those of the processor or NUMA node
     /// that the GPU hangs on. All CPUs when the machine does not say; empty for a GPU that does not exist.

@@ -52,6 +52,9 @@ START_TEST(gpus_in_pci_order)
     ck_assert_uint_eq(machine.gpus()[0].memory_bytes, 40ULL << 30);
     ck_assert_uint_eq(machine.gpus()[2].memory_bytes, 0);
     ck_assert_int_eq(machine.gpus()[0].core, -1);
+    const int near[] = {0, 0, 1, 1}; // two on each processor
+    for (std::size_t g = 0; g < 4; ++g)
+        ck_assert_int_eq(machine.gpus()[g].link_group, near[g]);
 }
 END_TEST
 
