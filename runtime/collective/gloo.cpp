@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 
 namespace jigsaw::collective {
 namespace {
@@ -57,6 +58,19 @@ class StoreForGloo final : public gloo::rendezvous::Store {
     collective::Store &store_;
     const Clock::time_point deadline_;
 };
+
+/// Newer Gloo (Debian testing) shares the store; older takes a reference. The last argument prefers the first.
+template <class Context, class Device>
+auto connect_all(Context &context, const std::shared_ptr<StoreForGloo> &store, Device &device, int)
+    -> decltype(context.connectFullMesh(store, device))
+{
+    context.connectFullMesh(store, device);
+}
+template <class Context, class Device>
+void connect_all(Context &context, const std::shared_ptr<StoreForGloo> &store, Device &device, long)
+{
+    context.connectFullMesh(*store, device);
+}
 
 class GlooRequest final : public Request {
   public:
@@ -192,8 +206,7 @@ void GlooCollective::connect(const Rendezvous &where, Clock::time_point deadline
         parts_->device = gloo::transport::tcp::CreateDevice(attributes);
         parts_->context = std::make_shared<gloo::rendezvous::Context>(where.rank, where.size);
         parts_->context->setTimeout(std::max(left / kGlooConnectFactor, std::chrono::milliseconds(100)));
-        StoreForGloo store(*parts_->store, deadline);
-        parts_->context->connectFullMesh(store, parts_->device);
+        connect_all(*parts_->context, std::make_shared<StoreForGloo>(*parts_->store, deadline), parts_->device, 0);
     } catch (const std::exception &error) {
         const auto *ours = dynamic_cast<const Error *>(&error);
         const std::string text = ours ? error.what()

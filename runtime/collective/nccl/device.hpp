@@ -5,6 +5,7 @@
 
 #include "runtime/collective/nccl/libraries.hpp"
 
+#include <cstdint>
 #include <functional>
 
 namespace jigsaw::nccl {
