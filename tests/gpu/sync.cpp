@@ -15,6 +15,7 @@
 #include "tests/lib/processes.hpp"
 #endif
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>

@@ -9,6 +9,7 @@
 #include "tests/fakes/fake_gpu.hpp"
 #include "tests/lib/gradients.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <thread>

@@ -5,6 +5,7 @@
 #include "tests/lib/fake_rank.hpp"
 #include "tests/lib/suite.hpp"
 
+#include <algorithm>
 #include <list>
 
 namespace {

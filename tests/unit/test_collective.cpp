@@ -5,6 +5,7 @@
 #include "tests/lib/ranks.hpp"
 #include "tests/lib/suite.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace {

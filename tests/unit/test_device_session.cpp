@@ -8,6 +8,7 @@
 #include "tests/lib/mini_agent.hpp"
 #include "tests/lib/ranks.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 

@@ -7,6 +7,7 @@
 #include "tests/lib/device_iteration.hpp"
 #include "tests/lib/ranks.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>

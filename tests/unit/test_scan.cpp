@@ -5,6 +5,7 @@
 #include "runtime/scan/scan.hpp"
 #include "tests/lib/suite.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>

@@ -8,6 +8,7 @@
 #include <torch/serialize.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>

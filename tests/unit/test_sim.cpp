@@ -7,6 +7,7 @@
 
 #include "tests/lib/suite.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace {
