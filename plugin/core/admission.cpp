@@ -141,7 +141,7 @@ std::uint32_t Admission::limit_of(const Gpu &gpu) const
 
 bool Admission::turns_fit(const Resident &resident) const
 {
-    if (!job_.profile.known() || !resident.profile.known())
+    if (std::isinf(policy_.max_turn_ratio) || !job_.profile.known() || !resident.profile.known())
         return true;
     const double own_ms = job_.profile.full_turn_ms(), other_ms = resident.profile.full_turn_ms();
     return std::max(own_ms, other_ms) <= policy_.max_turn_ratio * std::min(own_ms, other_ms);
@@ -193,6 +193,7 @@ bool Admission::admits(const NodeGpus &place) const
 std::vector<int> Admission::admitted(int node, const std::vector<int> &gpus) const
 {
     std::vector<int> open;
+    open.reserve(gpus.size());
     const Gpu *last = nullptr;
     bool last_open = false;
     for (int index : gpus) {

@@ -18,7 +18,7 @@ namespace jigsaw::core {
 namespace {
 
 constexpr std::uint32_t kMaxExact = 48, kMaxSubsets = 32, kMaxSeeds = 32; // candidates looked at, by kind
-constexpr std::uint32_t kMaxLone = 96; // single GPUs looked at for a job of one GPU whose wait is known
+constexpr std::uint32_t kMaxLone = 32; // single GPUs looked at for a job of one GPU whose wait is known
 constexpr std::uint32_t kLeastOfClass = 4;                                // candidates of one class of gangs
 constexpr JobId kSpread = 2654435761u; // Knuth's multiplicative hash: newcomers begin at different places
 constexpr double kEqualGain = 1e-9;

@@ -113,6 +113,10 @@ std::size_t groups_spanned(const Cluster &cluster, const std::vector<NodeGpus> &
 {
     std::size_t spanned = 0;
     for (const NodeGpus &one : where) {
+        if (one.gpus.size() == 1) {
+            ++spanned;
+            continue;
+        }
         std::vector<int> groups;
         for (int index : one.gpus)
             groups.push_back(cluster.node(one.node).gpus.at(static_cast<std::size_t>(index)).link_group);

@@ -14,6 +14,7 @@ constexpr double kProgressRemaining = 0.2; // at least this share of what it has
 constexpr double kTotalRemaining = 0.02;   // the same where progress was measured
 constexpr double kUnknownRemaining_s = 1200; // of a job without a limit that has just begun
 constexpr double kForever_s = 1e12;          // of a newcomer without a limit
+constexpr std::size_t kUsuallySeen = 256, kUsuallyBeside = 16; // residents, of a decision and of a candidate
 constexpr double kShortVisit = 0.1;
 constexpr double kDelayWeight = 2; // phi: a second lost by a resident counts twice (scheduling-study 6)
 
@@ -74,6 +75,8 @@ Predictor::Predictor(const Cluster &cluster, const PlacementRequest &job, const 
       own_(load_of(job.spb, job.profile, std::max(1u, job.nodes) * std::max(1u, job.gpus_per_node))),
       own_run_s_(run_of(job, policy))
 {
+    seen_.reserve(kUsuallySeen);
+    members_.reserve(kUsuallyBeside);
 }
 
 LoadSum Predictor::sum_on(const std::vector<JobId> &residents) const
