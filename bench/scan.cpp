@@ -567,7 +567,7 @@ template <typename Module> std::vector<double> loss_curve(std::int64_t steps, co
     std::vector<Tensor> parameters = module->parameters();
     for (const Tensor &parameter : last->parameters())
         parameters.push_back(parameter);
-    torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.05));
+    torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.01));
     std::vector<double> out;
     for (int step = 0; step < 200; ++step) {
         at::manual_seed(static_cast<std::uint64_t>(1000 + step));
