@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a turn costs: without jigsawd, with one and no rival, and when it passes from one process to another. The arbiter
-// is the small one of tests/lib (arbiter_side.hpp, first come first served), so these are the costs of the protocol;
-// jigsawd adds its choice. Beside them, in the same run: a process-shared mutex and pipes, which know no arbiter, and
+// What a turn costs: without jigsawd, with one and no rival, and when a real jigsawd passes it from a process of one job to
+// one of another. With the small arbiter of tests/lib (arbiter_side.hpp, first come first served) it is the cost of the
+// protocol alone; jigsawd adds its choice and its log. Beside them, in the same run: a process-shared mutex and pipes, which know no arbiter, and
 // pipes through a third process, which is the same number of wake-ups as ours.
 //
-//     bench/gate [TURNS]        turns of each process and method and round, default 400
+//     bench/gate [TURNS]        turns of each process and method and round, default 400; jigsawd of the build folder in
+//                               top_builddir (scripts/bench sets it), else .
 #include "bench/bench.hpp"
 #include "runtime/page/gate.hpp"
 #include "tests/lib/mini_agent.hpp"
+#ifdef JIGSAW_BENCH_JIGSAWD
+#include "tests/lib/daemon.hpp"
+#endif
 
 #include <algorithm>
 #include <array>
@@ -103,6 +107,39 @@ class GateMethod : public Method {
     std::string path_;
     std::unique_ptr<page::Gate> gate_;
 };
+
+#ifdef JIGSAW_BENCH_JIGSAWD
+/// Two jobs of one rank on one GPU of a real jigsawd.
+class JigsawdMethod : public Method {
+  public:
+    explicit JigsawdMethod(const tests::Daemon &daemon) : socket_(daemon.paths().socket)
+    {
+        for (int me = 0; me < 2; ++me)
+            daemon.register_job(job_of(me));
+    }
+    void enter(int me) override
+    {
+        page::AttachRequest request = request_for(socket_, 0);
+        request.world_size = 1;
+        request.job_id = job_of(me);
+        request.token = tests::Daemon::token(job_of(me));
+        gate_ = std::make_unique<page::Gate>();
+        std::string why;
+        if (!gate_->attach(&why, request, nullptr)) {
+            std::fprintf(stderr, "bench/gate: %s\n", why.c_str());
+            std::exit(1);
+        }
+    }
+    void ask(int) override { gate_->begin(); }
+    void give(int) override { gate_->end(); }
+    void leave(int) override { gate_.reset(); }
+
+  private:
+    static core::JobId job_of(int me) { return 11 + static_cast<core::JobId>(me); }
+    std::string socket_;
+    std::unique_ptr<page::Gate> gate_;
+};
+#endif
 
 class MutexMethod : public Method {
   public:
@@ -267,7 +304,7 @@ void bench_alone()
 
 void bench_hand_over(int turns)
 {
-    std::vector<double> gate_us, mutex_us, pipe_us, third_us;
+    std::vector<double> jigsawd_us, gate_us, mutex_us, pipe_us, third_us;
     for (int round = 0; round < kRounds; ++round) {
         {
             tests::MiniAgent::Options options;
@@ -280,6 +317,14 @@ void bench_hand_over(int turns)
             hand_over(&gate_us, method, turns);
             unlink(path.c_str());
         }
+#ifdef JIGSAW_BENCH_JIGSAWD
+        {
+            const char *folder = std::getenv("top_builddir");
+            tests::Daemon daemon(folder ? folder : ".");
+            JigsawdMethod method(daemon);
+            hand_over(&jigsawd_us, method, turns);
+        }
+#endif
         MutexMethod mutex;
         hand_over(&mutex_us, mutex, turns);
         PipeMethod direct;
@@ -289,8 +334,12 @@ void bench_hand_over(int turns)
     }
     const auto samples = gate_us.size();
     const double p50 = percentile(gate_us, 0.5), third_p50 = percentile(third_us, 0.5);
-    Line("gate", "handover_p50_us", p50, "us").with("samples", samples).headline();
-    Line("gate", "handover_p99_us", percentile(gate_us, 0.99), "us").with("samples", samples);
+    if (!jigsawd_us.empty()) {
+        Line("gate", "handover_p50_us", percentile(jigsawd_us, 0.5), "us").with("samples", jigsawd_us.size()).headline();
+        Line("gate", "handover_p99_us", percentile(jigsawd_us, 0.99), "us").with("samples", jigsawd_us.size());
+    }
+    Line("gate", "handover_small_arbiter_p50_us", p50, "us").with("samples", samples);
+    Line("gate", "handover_small_arbiter_p99_us", percentile(gate_us, 0.99), "us").with("samples", samples);
     Line("gate", "handover_mutex_p50_us", percentile(mutex_us, 0.5), "us").with("samples", mutex_us.size());
     Line("gate", "handover_pipe_p50_us", percentile(pipe_us, 0.5), "us").with("samples", pipe_us.size());
     Line("gate", "handover_pipe_arbiter_p50_us", third_p50, "us").with("samples", third_us.size());
