@@ -3,7 +3,7 @@
 # Processes and daemons killed in the middle of an iteration: the co-resident goes on, no turn is lost, nothing is left.
 . "$(dirname "$0")/runtime.sh"
 start_shared_cluster
-long=(--iterations 350 --forward-us 1000 --backward-us 3000)
+long=(--iterations 700 --forward-us 1000 --backward-us 3000)
 
 start_pair() { # a and b, both past iteration 20, so both have rivals; more options go to a
     a=$(toy a --spb=2 -- "${long[@]}" "$@")
@@ -74,7 +74,7 @@ ok "the jobs are still on the same GPU" test "$(job_gpus "$a" n1)" = "$(job_gpus
 ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
 
-long=(--iterations 350 --forward-us 1000 --backward-us 3000)
+long=(--iterations 1500 --forward-us 1000 --backward-us 3000)
 
 say "a rank is stopped, and goes on"
 start_pair

@@ -5,7 +5,7 @@
 CLUSTER_JIGSAW_YAML='sharing_scope: any'
 start_shared_cluster
 one=$(id -un 65534) two=$(getent passwd 1 | cut -d: -f1) # nobody and daemon: real uids of every Debian machine
-long=(--iterations 500 --forward-us 1000 --backward-us 3000)
+long=(--iterations 1500 --forward-us 1000 --backward-us 3000)
 
 # toy as another user; its files lie in a folder that is theirs alone.
 as_user() { # USER NAME SPB-OPTION
