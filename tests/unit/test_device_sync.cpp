@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partial gradient sync over NCCL, on the fake of its C interface (tests/fakes): against the same serial reference as
 // GradientSync; what is launched, when, in which groups, on which communicators; failures of every call.
+// Not under the thread sanitizer: its tests share one process there, and with it the record of the fake GPU.
 #include "runtime/sync/device_sync.hpp"
 
 #include "runtime/sync/device_schedule.hpp"
