@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session on the fake GPU: means, turns that end behind the last kernel, two jobs on one GPU, a device that breaks, a
 // time-out that a rival must not cause.
-// Not under the thread sanitizer: it ended by SIGABRT there, and nobody has looked why (docs/status.md).
+// Not under the thread sanitizer: its tests share one process there, and with it the device that one of them breaks.
 #include "runtime/capi/session.hpp"
 #include "runtime/collective/error.hpp"
 #include "runtime/collective/threads.hpp"
