@@ -28,8 +28,8 @@ void add_hint(sync::AgreementInput *input, const page::DirectiveView &view)
     if (found == view.rivals.end())
         return;
     const jigsaw_rival_role_t &role = view.roles[static_cast<std::size_t>(found - view.rivals.begin())];
-    if (role.world_size == 0)
-        return; // of a jigsawd that does not tell roles
+    if (role.world_size == 0 || role.world_size > UINT16_MAX)
+        return; // of a jigsawd that does not tell roles, or more ranks than the record can say
     input->rival_job = found->job_id;
     input->rival_older = found->older != 0;
     input->rival_generation = found->generation;
