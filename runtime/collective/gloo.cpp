@@ -3,9 +3,11 @@
 //
 // Written against Gloo of 2022-05 (Debian 12). What we rely on: a waitRecv() or waitSend() that abortWait*() ended
 // returns false and may be called again; an exception of a connection is thrown to all that wait on it; destroying a
-// buffer cancels what is pending on it. What we avoid: Gloo's own time-outs, which break every connection of a context.
+// buffer cancels what is pending on it. What we avoid: Gloo's own time-outs, which break every connection of a context, and
+// the SIGPIPE that its writes raise once a peer is dead.
 #include "runtime/collective/gloo.hpp"
 
+#include "runtime/collective/pipe_signal.hpp"
 #include "runtime/collective/store.hpp"
 #include "runtime/collective/threads.hpp"
 #include "runtime/collective/verdict.hpp"
@@ -86,6 +88,7 @@ class GlooRequest final : public Request {
         if (done_)
             return;
         verdict_.check();
+        const NoPipeSignal quiet; // a receive writes, too: it tells the peer that there is room
         try {
             is_send_ ? buffer_->send(peer_, tag) : buffer_->recv(peer_, tag);
         } catch (const std::exception &error) { // a closed pair throws EnforceNotMet, no gloo::Exception
@@ -202,6 +205,7 @@ void GlooCollective::connect(const Rendezvous &where, Clock::time_point deadline
     gloo::transport::tcp::attr attributes;
     attributes.hostname = parts_->store->local_address();
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    const NoPipeSignal quiet; // Gloo's own thread inherits it
     try {
         parts_->device = gloo::transport::tcp::CreateDevice(attributes);
         parts_->context = std::make_shared<gloo::rendezvous::Context>(where.rank, where.size);

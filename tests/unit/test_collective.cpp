@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread world: order, sizes, leaving, aborting, time-outs, and the operations built on it.
 #include "runtime/collective/ops.hpp"
+#include "runtime/collective/pipe_signal.hpp"
 #include "runtime/collective/tags.hpp"
 #include "tests/lib/ranks.hpp"
 #include "tests/lib/suite.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <numeric>
+#include <thread>
 
 namespace {
 
@@ -195,6 +199,38 @@ START_TEST(bad_arguments_are_named)
 }
 END_TEST
 
+int pipe_signals = 0;
+
+START_TEST(writes_to_nobody_raise_no_signal_meanwhile)
+{
+    std::signal(SIGPIPE, [](int) { ++pipe_signals; });
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    close(ends[0]);
+    const auto write_in_vain = [&] { ck_assert_int_eq(write(ends[1], "x", 1), -1); };
+    {
+        const NoPipeSignal quiet;
+        write_in_vain();
+        std::thread(write_in_vain).join();
+    }
+    ck_assert_int_eq(pipe_signals, 0);
+    write_in_vain(); // and now as the program wants it
+    ck_assert_int_eq(pipe_signals, 1);
+    sigset_t all, before;
+    sigemptyset(&all);
+    sigaddset(&all, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    write_in_vain();
+    {
+        const NoPipeSignal quiet; // what waited already is not ours
+        write_in_vain();
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ck_assert_int_eq(pipe_signals, 2);
+    close(ends[1]);
+}
+END_TEST
+
 } // namespace
 
 int main()
@@ -205,5 +241,6 @@ int main()
                              other_sizes_are_an_error_on_both_sides, a_time_out_names_the_peer_and_loses_nothing});
     jigsaw::tests::add_case(suite, "leaving", {who_waits_for_a_rank_that_left_hears_it, an_abort_ends_everybodys_waiting});
     jigsaw::tests::add_case(suite, "operations", {operations_agree_on_all_ranks, bad_arguments_are_named});
+    jigsaw::tests::add_case(suite, "signals", {writes_to_nobody_raise_no_signal_meanwhile});
     return jigsaw::tests::run_tap(suite);
 }

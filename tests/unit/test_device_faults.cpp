@@ -107,7 +107,8 @@ START_TEST(a_killed_rank_is_named)
             train(world, lockstep, 1, [](const FakeGpu &) {}, [] { raise(SIGKILL); });
         }, 60);
         for (const std::size_t rank : {std::size_t{0}, std::size_t{2}}) {
-            ck_assert_int_eq(outcomes[rank].code, JIGSAW_PEER_LEFT);
+            ck_assert_msg(outcomes[rank].code == JIGSAW_PEER_LEFT, "rank %zu: %d \"%s\"", rank, outcomes[rank].code,
+                          outcomes[rank].text.c_str());
             ASSERT_CONTAINS(outcomes[rank].text, "rank 1");
             ASSERT_CONTAINS(outcomes[rank].text, "gradients of iteration ");
         }
@@ -123,7 +124,7 @@ START_TEST(a_broken_device_ends_the_job)
         }, 60);
         ck_assert_int_ne(outcomes[1].code, JIGSAW_SUCCESS);
         ASSERT_CONTAINS(outcomes[1].text, "719");
-        ck_assert_int_eq(outcomes[0].code, JIGSAW_PEER_LEFT);
+        ck_assert_msg(outcomes[0].code == JIGSAW_PEER_LEFT, "rank 0: %d \"%s\"", outcomes[0].code, outcomes[0].text.c_str());
         ASSERT_CONTAINS(outcomes[0].text, "rank 1");
     }
 }

@@ -7,6 +7,8 @@
 #include "tests/lib/processes.hpp"
 #include "tests/lib/suite.hpp"
 
+#include <sys/socket.h>
+
 #include <cstring>
 
 /// libgloo is not built with the thread sanitizer, which therefore does not see the reference counts that keep a buffer
@@ -206,6 +208,23 @@ START_TEST(a_rank_killed_in_the_sync_is_named_with_the_iteration)
 }
 END_TEST
 
+/// A write to a dead peer raises SIGPIPE, which ends a program in C++ that does not ignore it.
+START_TEST(a_write_to_nobody_is_an_error_and_no_signal)
+{
+    const auto outcomes = run_processes(2, [](Collective &world) {
+        std::signal(SIGPIPE, SIG_DFL);
+        barrier(world, 0, kLong);
+        if (world.rank() == 0)
+            return;
+        for (int fd = 0; fd < 256; ++fd) // as if the peer had just died, whoever sees it first
+            shutdown(fd, SHUT_WR);
+        const int value = 0;
+        expect_soon([&] { world.send(0, kTag, &value, sizeof value)->wait(kLong); });
+    });
+    ck_assert_msg(outcomes[1].code == JIGSAW_PEER_LEFT, "%d \"%s\"", outcomes[1].code, outcomes[1].text.c_str());
+}
+END_TEST
+
 START_TEST(children_of_a_killed_rank_do_not_hide_its_death)
 {
     const auto outcomes = run_processes(3, [](Collective &world) {
@@ -342,6 +361,7 @@ int main()
                                  gradients_equal_the_serial_sum, a_flipped_depth_is_an_error_on_all_ranks});
     if (!kThreadSanitizer)
         add_case(suite, "ends", {a_killed_rank_is_named_by_all, a_rank_killed_in_the_sync_is_named_with_the_iteration,
+              a_write_to_nobody_is_an_error_and_no_signal,
               children_of_a_killed_rank_do_not_hide_its_death, a_child_may_end_like_any_program,
               an_abort_reaches_all_with_its_reason, a_clean_end_disturbs_nobody,
               the_last_message_of_a_rank_that_leaves_arrives});

@@ -2,6 +2,7 @@
 #include "runtime/collective/nccl/communicators.hpp"
 
 #include "runtime/collective/ops.hpp"
+#include "runtime/collective/pipe_signal.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -28,6 +29,7 @@ std::string text_of(const std::vector<std::uint32_t> &ranks)
 Communicators::Communicators(collective::Collective &host, std::chrono::milliseconds timeout, const Alive &alive)
     : rank_(static_cast<std::uint32_t>(host.rank())), ranks_(static_cast<std::uint32_t>(host.size()))
 {
+    const collective::NoPipeSignal quiet; // NCCL's threads inherit it: a dead peer is an error, not our end
     try {
         make_world(host, timeout, alive);
     } catch (...) {
