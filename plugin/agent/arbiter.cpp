@@ -179,18 +179,19 @@ void Arbiter::count(Process &process, std::uint64_t now_ns)
     context_.trace.add(event_of(EventKind::run, process, now_ns));
 }
 
+/// Its bell rang: drained before its words are read, so that whatever it says later rings again.
 void Arbiter::look(Process &process, std::uint64_t now_ns)
 {
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t got = read(process.bell.get(), &rings, sizeof rings);
     observe(process, now_ns);
     dispatch(now_ns);
 }
 
-/// One reading of its words, taken after its bell was drained, decides and is logged.
+/// One reading of its words decides and is logged. A bell that rang meanwhile stays rung, and look() follows.
 void Arbiter::observe(Process &process, std::uint64_t now_ns)
 {
     Seat &seat = process.seat;
-    std::uint64_t rings = 0;
-    [[maybe_unused]] const ssize_t got = read(process.bell.get(), &rings, sizeof rings);
     const page::Claim claim = page::claim(process.pages);
     if (claim != page::Claim::holds && (seat.counted || seat.overrun))
         notice_end(process, now_ns);

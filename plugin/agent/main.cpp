@@ -61,7 +61,7 @@ UniqueFd take_lock(std::string *ret_why, const std::string &path)
     return fd;
 }
 
-/// Three descriptors of each process and one per connection; and a head start against the ranks that share our cores.
+/// Three descriptors of each process and one per connection.
 void raise_limits()
 {
     rlimit limit{};
@@ -69,7 +69,6 @@ void raise_limits()
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
-    setpriority(PRIO_PROCESS, 0, -10); // not allowed without privilege: no harm
 }
 
 /// sd_notify(3) without libsystemd.
