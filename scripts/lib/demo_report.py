@@ -3,6 +3,8 @@
 """What scripts/demo measured -> report.json, a table, and the verdict.
 
 Usage: demo_report.py DIR      reads DIR/runs/*/..., writes DIR/report.json, prints the table; exit 1 on a wrong result
+       demo_report.py --batches RUN JOB=BATCH...   batches that would have made the full-depth iterations of that run
+                                                   last GOAL_MS, as JOB=BATCH; never smaller ones
 
 One folder per run, DIR/runs/<way>-<round>/:
     times.json           {"way","round","submit_ns","end_ns"}
@@ -17,6 +19,8 @@ import re
 import statistics
 import sys
 
+GOAL_MS = 50  # or the slowest job's, if that is longer
+MOST_SAMPLES = 256
 WAYS = ("exclusive", "shared_full", "shared_spb")
 CONTROLS = ("no_turns", "same_phase")
 TITLES = {"no_turns": "SPB without turns", "same_phase": "SPB, phases the same",
@@ -112,6 +116,18 @@ def read_job(run, name):
         if ends[0].get(key) is not None:
             job["loss" if key == "val_loss" else key] = ends[0][key]
     return job
+
+
+def iteration_ms(job):
+    """Compute time of a full-depth iteration, without what its turn and its sync wait for."""
+    return job["forward_ms"] + job["backward_ms"]
+
+
+def batches_for(run, batches):
+    """{job: samples per worker} that give all jobs iterations of equal length, at least GOAL_MS, on this machine."""
+    took = {name: iteration_ms(read_job(run, name)) for name in batches}
+    goal = max([GOAL_MS] + list(took.values()))
+    return {name: min(MOST_SAMPLES, max(batch, round(batch * goal / took[name]))) for name, batch in batches.items()}
 
 
 def turns_of(trace):
@@ -222,7 +238,7 @@ def verdicts(report, runs):
 def conditions(report):
     """[(text, met)]: what the comparison assumes of the two jobs on this machine. Timing: shown, never an error."""
     jobs = report["runs"]["exclusive"]["jobs"]
-    turns = [j["forward_ms"] + j["backward_ms"] for j in jobs]
+    turns = [iteration_ms(j) for j in jobs]
     ratios = [j["backward_ms"] / j["forward_ms"] for j in jobs]
     apart = report["ends_apart_fraction"]
     return [(f"full-depth iterations of {turns[0]:.0f} and {turns[1]:.0f} ms: at least 40 ms, within 1.3x",
@@ -255,6 +271,11 @@ def print_table(report):
 
 
 def main():
+    if sys.argv[1] == "--batches":
+        asked = dict(pair.split("=") for pair in sys.argv[3:])
+        found = batches_for(pathlib.Path(sys.argv[2]), {name: int(batch) for name, batch in asked.items()})
+        print(" ".join(f"{name}={batch}" for name, batch in found.items()))
+        return 0
     folder = pathlib.Path(sys.argv[1])
     facts = json.loads((folder / "facts.json").read_text())
     report, runs = build_report(folder, facts)

@@ -50,6 +50,13 @@ check $? "and is named"
 all '' '' feed 150
 ! "$python" "$report" "$work" >"$work/out" 2>&1
 check $? "two holders at once are an error"
+answer=$("$python" "$report" --batches "$work/runs/exclusive-1" a=10 b=4) # iterations of 3 ms: 50 are wanted
+[ "$answer" = "a=167 b=67" ]
+check $? "batches grow until iterations last long enough: $answer"
+sed -i 's/"backward_ms":2/"backward_ms":79/' "$work"/runs/exclusive-1/a-rank*.jsonl
+answer=$("$python" "$report" --batches "$work/runs/exclusive-1" a=10 b=4)
+[ "$answer" = "a=10 b=107" ]
+check $? "the other job follows one that is slow already: $answer"
 all
 sed -i 's/feed/beef/' "$work/runs/shared_full-1/a-rank1.jsonl"
 ! "$python" "$report" "$work" >"$work/out" 2>&1
