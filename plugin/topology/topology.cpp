@@ -71,10 +71,16 @@ Topology::Topology(Owner topology, StandIns stand_ins) : topology_(std::move(top
 
 Topology::Owner Topology::make()
 {
+    // Never freed: it keeps hwloc's plugins loaded. Each unload of libpciaccess loses the names it has read, 1 kB a time.
+    static hwloc_topology_t plugins = nullptr;
+    static const bool plugins_stay = hwloc_topology_init(&plugins) == 0;
     hwloc_topology_t topology = nullptr;
-    if (hwloc_topology_init(&topology) != 0)
+    if (!plugins_stay || hwloc_topology_init(&topology) != 0)
         throw std::runtime_error("hwloc cannot be initialised");
     Owner owner(topology);
+    // PCI tells all we ask for; these two would open X displays and start every OpenCL driver inside a root daemon.
+    for (const char *component : {"gl", "opencl"})
+        hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     return owner;
 }
