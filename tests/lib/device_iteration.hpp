@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
+#include <list>
 #include <thread>
 
 namespace jigsaw::tests {
@@ -28,11 +28,9 @@ class Compute {
     void *handle() const { return stream_; }
     void kernel(std::function<void()> work)
     {
-        auto *const argument = new std::function<void()>(std::move(work));
-        use_fake_gpu().fake_kernel(stream_, [](void *function) {
-            const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()> *>(function));
-            (*owned)();
-        }, argument);
+        kernels_.push_back(std::move(work));
+        use_fake_gpu().fake_kernel(
+            stream_, [](void *function) { (*static_cast<std::function<void()> *>(function))(); }, &kernels_.back());
     }
 
     /// Until everything has run, or never will.
@@ -45,6 +43,7 @@ class Compute {
   private:
     static const nccl::abi::CudaFunctions &functions() { return nccl::libraries().cuda; }
     void *stream_ = nullptr;
+    std::list<std::function<void()>> kernels_; // all of them: a broken device gives none back
 };
 
 /// One iteration as a framework runs it: everything is queued, nothing has run when begin() and block_ready() return.

@@ -39,11 +39,16 @@ inline TCase *add_case(Suite *suite, const char *name, std::initializer_list<Tes
 inline std::string text_of(const std::string &text) { return text; }
 inline std::string text_of(const char *text) { return text ? text : "(null)"; }
 
+enum class Isolation { as_told, process };
+
 /// Runs the suite and prints TAP on stdout. Fails when a test failed, and when there was none to run: an empty suite
-/// is a mistake, not a success.
-inline int run_tap(Suite *suite)
+/// is a mistake, not a success. `process`: each test in a process of its own, whatever CK_FORK says; sound under the thread
+/// sanitizer as long as main() starts no thread.
+inline int run_tap(Suite *suite, Isolation isolation = Isolation::as_told)
 {
     SRunner *runner = srunner_create(suite);
+    if (isolation == Isolation::process)
+        srunner_set_fork_status(runner, CK_FORK);
     srunner_set_tap(runner, "-");
     srunner_run_all(runner, CK_SILENT);
     const int ran = srunner_ntests_run(runner);

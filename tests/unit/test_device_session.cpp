@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A session on the fake GPU: means, turns that end behind the last kernel, two jobs on one GPU, a device that breaks, a
 // time-out that a rival must not cause.
-// Not under the thread sanitizer: its tests share one process there, and with it the device that one of them breaks.
 #include "runtime/capi/session.hpp"
 #include "runtime/collective/error.hpp"
 #include "runtime/collective/threads.hpp"
@@ -14,8 +13,6 @@
 #include <cstdio>
 
 #include "tests/lib/suite.hpp" // last: Check defines a macro `fail`
-
-extern "C" void __lsan_disable() __attribute__((weak)); // there with the leak sanitizer
 
 namespace {
 
@@ -208,8 +205,6 @@ END_TEST
 
 START_TEST(a_broken_device_gives_the_turn_back)
 {
-    if (__lsan_disable)
-        __lsan_disable(); // what is queued on a device that breaks belongs to the device and never comes back
     const Folder folder;
     MiniAgent agent(folder.socket(), closed());
     agent.start();
@@ -317,5 +312,5 @@ int main()
     add_case(suite, "turns", {a_turn_ends_behind_the_last_kernel, two_jobs_never_compute_at_once,
                               a_broken_device_gives_the_turn_back, no_time_out_while_a_peer_waits_for_its_turn});
     add_case(suite, "configuration", {a_machine_without_the_libraries_says_so, an_older_program_s_configuration_is_taken});
-    return run_tap(suite);
+    return run_tap(suite, Isolation::process); // one of them breaks the device, one loads no library
 }

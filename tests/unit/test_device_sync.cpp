@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partial gradient sync over NCCL, on the fake of its C interface (tests/fakes): against the same serial reference as
 // GradientSync; what is launched, when, in which groups, on which communicators; failures of every call.
-// Not under the thread sanitizer: its tests share one process there, and with it the record of the fake GPU.
 #include "runtime/sync/device_sync.hpp"
 
 #include "runtime/sync/device_schedule.hpp"
@@ -394,5 +393,5 @@ int main()
                                  without_a_rival_a_block_moves_before_the_next_is_computed,
                                  in_lockstep_nothing_is_launched_before_all_are_ready});
     add_case(suite, "failures", {a_late_rank_is_named, a_rank_that_waits_for_its_turn_is_excused, host_memory_is_refused});
-    return run_tap(suite);
+    return run_tap(suite, Isolation::process); // each reads the whole record of its fake GPU
 }

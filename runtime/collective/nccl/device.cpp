@@ -2,18 +2,44 @@
 // Handles of the CUDA runtime with an owner.
 #include "runtime/collective/nccl/device.hpp"
 
-#include <memory>
+#include <mutex>
+#include <unordered_map>
 
 namespace jigsaw::nccl {
 namespace {
 
 const abi::CudaFunctions &cuda() { return libraries().cuda; }
 
-void call_and_forget(void *argument)
+/// Functions on their way through a stream. CUDA carries a number, not a pointer: what a broken device never runs stays ours.
+class Pending {
+  public:
+    void *add(std::function<void()> function)
+    {
+        const std::lock_guard lock(mutex_);
+        waiting_.emplace(++last_, std::move(function));
+        return reinterpret_cast<void *>(last_);
+    }
+    std::function<void()> take(void *key)
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = waiting_.find(reinterpret_cast<std::uintptr_t>(key));
+        std::function<void()> function = std::move(found->second);
+        waiting_.erase(found);
+        return function;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::uintptr_t last_ = 0;
+    std::unordered_map<std::uintptr_t, std::function<void()>> waiting_;
+};
+Pending &pending()
 {
-    const std::unique_ptr<std::function<void()>> function(static_cast<std::function<void()> *>(argument));
-    (*function)();
+    static Pending *const all = new Pending; // outlives CUDA's threads
+    return *all;
 }
+
+void call_and_forget(void *key) { pending().take(key)(); }
 
 } // namespace
 
@@ -102,9 +128,11 @@ void Stream::wait(const Event &event)
 
 void run_behind(abi::Stream stream, std::function<void()> function)
 {
-    auto argument = std::make_unique<std::function<void()>>(std::move(function));
-    check_cuda(cuda().cudaLaunchHostFunc(stream, call_and_forget, argument.get()), "cudaLaunchHostFunc");
-    static_cast<void>(argument.release());
+    void *const key = pending().add(std::move(function));
+    const int code = cuda().cudaLaunchHostFunc(stream, call_and_forget, key);
+    if (code != abi::kCudaSuccess)
+        pending().take(key);
+    check_cuda(code, "cudaLaunchHostFunc");
 }
 
 void check(abi::Stream stream)
