@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 namespace jigsaw::sparse {
@@ -36,16 +37,16 @@ std::uint32_t radix_digits(std::uint32_t neurons)
 CsrMatrix radix_layer(const std::vector<std::uint32_t> &classes, std::uint32_t base, std::uint32_t shift)
 {
     const auto neurons = static_cast<std::uint32_t>(classes.size());
+    std::vector<std::vector<std::uint32_t>> inputs_of(base); // by class, rising
+    for (std::uint32_t input = 0; input < neurons; ++input)
+        inputs_of[classes[input]].push_back(input);
     CsrMatrix layer;
     layer.rows = layer.columns = neurons;
     layer.row_start.reserve(std::size_t{neurons} + 1);
     layer.column.reserve(std::size_t{2} * neurons / base * neurons);
     for (std::uint32_t row = 0; row < neurons; ++row) {
-        const std::uint32_t one = classes[row], other = (one + base - shift) % base;
-        for (std::uint32_t at = 0; at < neurons; at += base) {
-            layer.column.push_back(at + std::min(one, other));
-            layer.column.push_back(at + std::max(one, other));
-        }
+        const std::vector<std::uint32_t> &one = inputs_of[row % base], &other = inputs_of[(row + shift) % base];
+        std::merge(one.begin(), one.end(), other.begin(), other.end(), std::back_inserter(layer.column));
         layer.row_start.push_back(layer.column.size());
     }
     layer.value.assign(layer.column.size(), 1.0F / 16);

@@ -10,8 +10,8 @@
 
 namespace jigsaw::sparse {
 
-/// A block of a RadiX-Net: c[r] is the class of row r, in each layer of the block. With `base` = classes = neurons / 16
-/// = 2^m the block has m layers, and row r of its layer k has the columns j with c[r] = j or j + 2^k modulo base.
+/// A block of a RadiX-Net: c[i] is the class of input i, in each layer of the block. With `base` = classes = neurons / 16
+/// = 2^m the block has m layers, and output j of its layer k takes the inputs i with c[i] = j or j + 2^k modulo base.
 using RowClasses = std::vector<std::vector<std::uint32_t>>;
 
 /// The Graph Challenge's structure: `neurons` is 16 times a power of two (1024, 4096, 16384, 65536: 32 weights of 1/16
