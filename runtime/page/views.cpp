@@ -62,72 +62,52 @@ template <class Page, class Read> bool consistently(const Page *page, Read read)
     return false;
 }
 
-void store_rival(jigsaw_rival_t &to, const jigsaw_rival_t &from)
+// The fields of each record, once for both ways: Copy is Store (into a page) or Load (out of one).
+struct Store {
+    template <class T> void operator()(T &to, const T &from) const { store(to, from); }
+};
+struct Load {
+    template <class T> void operator()(T &to, const T &from) const { to = load(from); }
+};
+
+template <class Copy> void copy_fields(const Copy &copy, jigsaw_rival_t &to, const jigsaw_rival_t &from)
 {
-    store(to.job_id, from.job_id);
-    store(to.older, from.older);
-    store(to.generation, from.generation);
-    store(to.iteration, from.iteration);
-    store(to.phase, from.phase);
-    store(to.policy, from.policy);
+    copy(to.job_id, from.job_id);
+    copy(to.older, from.older);
+    copy(to.generation, from.generation);
+    copy(to.iteration, from.iteration);
+    copy(to.phase, from.phase);
+    copy(to.policy, from.policy);
 }
 
-void store_role(jigsaw_rival_role_t &to, const jigsaw_rival_role_t &from)
+template <class Copy> void copy_fields(const Copy &copy, jigsaw_rival_role_t &to, const jigsaw_rival_role_t &from)
 {
-    store(to.offset, from.offset);
-    store(to.rank, from.rank);
-    store(to.world_size, from.world_size);
-    store(to.levels, from.levels);
-    store(to.full_workers, from.full_workers);
-    store(to.direction, from.direction);
+    copy(to.offset, from.offset);
+    copy(to.rank, from.rank);
+    copy(to.world_size, from.world_size);
+    copy(to.levels, from.levels);
+    copy(to.full_workers, from.full_workers);
+    copy(to.direction, from.direction);
 }
 
-jigsaw_rival_role_t load_role(const jigsaw_rival_role_t &from)
+template <class Copy> void copy_fields(const Copy &copy, jigsaw_elsewhere_t &to, const jigsaw_elsewhere_t &from)
 {
-    jigsaw_rival_role_t role = {};
-    role.offset = load(from.offset);
-    role.rank = load(from.rank);
-    role.world_size = load(from.world_size);
-    role.levels = load(from.levels);
-    role.full_workers = load(from.full_workers);
-    role.direction = load(from.direction);
-    return role;
+    copy(to.own_rank, from.own_rank);
+    copy(to.job_id, from.job_id);
+    copy(to.older, from.older);
+    copy(to.policy, from.policy);
+    copy(to.generation, from.generation);
+    copy(to.phase, from.phase);
+    copy_fields(copy, to.role, from.role);
 }
 
-void store_elsewhere(jigsaw_elsewhere_t &to, const jigsaw_elsewhere_t &from)
-{
-    store(to.own_rank, from.own_rank);
-    store(to.job_id, from.job_id);
-    store(to.older, from.older);
-    store(to.policy, from.policy);
-    store(to.generation, from.generation);
-    store(to.phase, from.phase);
-    store_role(to.role, from.role);
-}
+template <class Record> void store_record(Record &to, const Record &from) { copy_fields(Store{}, to, from); }
 
-jigsaw_elsewhere_t load_elsewhere(const jigsaw_elsewhere_t &from)
+template <class Record> Record load_record(const Record &from)
 {
-    jigsaw_elsewhere_t elsewhere = {};
-    elsewhere.own_rank = load(from.own_rank);
-    elsewhere.job_id = load(from.job_id);
-    elsewhere.older = load(from.older);
-    elsewhere.policy = load(from.policy);
-    elsewhere.generation = load(from.generation);
-    elsewhere.phase = load(from.phase);
-    elsewhere.role = load_role(from.role);
-    return elsewhere;
-}
-
-jigsaw_rival_t load_rival(const jigsaw_rival_t &from)
-{
-    jigsaw_rival_t rival = {};
-    rival.job_id = load(from.job_id);
-    rival.older = load(from.older);
-    rival.generation = load(from.generation);
-    rival.iteration = load(from.iteration);
-    rival.phase = load(from.phase);
-    rival.policy = load(from.policy);
-    return rival;
+    Record record = {};
+    copy_fields(Load{}, record, from);
+    return record;
 }
 
 DirectiveView copy_directive(const jigsaw_directive_page_t *page)
@@ -145,9 +125,9 @@ DirectiveView copy_directive(const jigsaw_directive_page_t *page)
     // One too many is kept as a mark for the range check.
     view.rivals.resize(std::min(nrivals, JIGSAW_MAX_RIVALS + 1));
     for (std::uint32_t i = 0; i < std::min(nrivals, JIGSAW_MAX_RIVALS); ++i)
-        view.rivals[i] = load_rival(page->rivals[i]);
+        view.rivals[i] = load_record(page->rivals[i]);
     for (std::uint32_t i = 0; i < std::min(nrivals, JIGSAW_MAX_RIVALS); ++i)
-        view.roles.push_back(load_role(page->rival_roles[i]));
+        view.roles.push_back(load_record(page->rival_roles[i]));
     return view;
 }
 
@@ -233,7 +213,7 @@ ReportView copy_report(const jigsaw_report_page_t *page)
     const std::uint32_t nelsewhere = load(page->nelsewhere);
     view.elsewhere.resize(std::min(nelsewhere, JIGSAW_MAX_RIVALS + 1)); // one more: out of range, and seen to be
     for (std::uint32_t i = 0; i < std::min(nelsewhere, JIGSAW_MAX_RIVALS); ++i)
-        view.elsewhere[i] = load_elsewhere(page->elsewhere[i]);
+        view.elsewhere[i] = load_record(page->elsewhere[i]);
     return view;
 }
 
@@ -289,9 +269,9 @@ void publish_directive(jigsaw_directive_page_t *page, const DirectiveView &view)
         store(page->full_workers, view.wanted.full_workers);
         store(page->nrivals, nrivals);
         for (std::size_t i = 0; i < nrivals; ++i)
-            store_rival(page->rivals[i], view.rivals[i]);
+            store_record(page->rivals[i], view.rivals[i]);
         for (std::size_t i = 0; i < nrivals; ++i)
-            store_role(page->rival_roles[i], i < view.roles.size() ? view.roles[i] : jigsaw_rival_role_t{});
+            store_record(page->rival_roles[i], i < view.roles.size() ? view.roles[i] : jigsaw_rival_role_t{});
     });
 }
 
@@ -331,7 +311,7 @@ void publish_report(jigsaw_report_page_t *page, const ReportView &view)
         const std::size_t nelsewhere = std::min<std::size_t>(view.elsewhere.size(), JIGSAW_MAX_RIVALS);
         store(page->nelsewhere, nelsewhere);
         for (std::size_t i = 0; i < nelsewhere; ++i)
-            store_elsewhere(page->elsewhere[i], view.elsewhere[i]);
+            store_record(page->elsewhere[i], view.elsewhere[i]);
     });
 }
 

@@ -5,6 +5,7 @@
 
 #include "plugin/agent/agent.hpp"
 #include "runtime/page/socket.hpp"
+#include "tests/lib/folder.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,20 +23,9 @@ class AgentInProcess {
   public:
     explicit AgentInProcess(const std::string &scontrol = "/bin/false")
     {
-        char path[] = "/tmp/jigsaw-agent-XXXXXX";
-        if (mkdtemp(path) == nullptr)
-            throw std::runtime_error("mkdtemp");
-        dir = path;
         config.scontrol = scontrol;
         config.admin_comment_period_s = 0;
         start();
-    }
-    ~AgentInProcess()
-    {
-        agent.reset();
-        const std::string remove = "rm -rf " + dir;
-        if (std::system(remove.c_str()) != 0)
-            std::abort();
     }
     void start()
     {
@@ -118,7 +108,8 @@ class AgentInProcess {
                 {{"proto", "1-1"}, {"job", std::to_string(job)}, {"token", "token" + std::to_string(job)}}};
     }
 
-    std::string dir;
+    const Folder folder{"agent"};
+    const std::string &dir = folder.path();
     config::Config config;
     std::vector<std::string> lines;
     agent::Log log{agent::Level::debug, [this](agent::Level, const std::string &line) { lines.push_back(line); }};

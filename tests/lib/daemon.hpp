@@ -8,6 +8,7 @@
 #include "plugin/config/registration.hpp"
 #include "runtime/page/page.hpp"
 #include "runtime/page/socket.hpp"
+#include "tests/lib/folder.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -150,20 +151,9 @@ class Daemon {
     /// `programs` is the build folder; more configuration text goes to jigsaw.yaml.
     explicit Daemon(const std::string &programs, const std::string &yaml = "") : programs_(programs)
     {
-        char path[] = "/tmp/jigsawd-test-XXXXXX";
-        if (mkdtemp(path) == nullptr)
-            throw std::runtime_error("mkdtemp");
-        dir_ = path;
-        chmod(path, 0755); // other users must reach the socket
+        chmod(dir_.c_str(), 0755); // other users must reach the socket
         configure(yaml);
         start();
-    }
-    ~Daemon()
-    {
-        agent_.reset();
-        const std::string remove = "rm -rf " + dir_;
-        if (std::system(remove.c_str()) != 0)
-            std::fprintf(stderr, "cannot remove %s\n", dir_.c_str());
     }
     Daemon(const Daemon &) = delete;
 
@@ -251,7 +241,9 @@ class Daemon {
     }
 
   private:
-    std::string programs_, dir_;
+    std::string programs_;
+    const Folder folder_{"daemon"};
+    const std::string &dir_ = folder_.path();
     std::unique_ptr<Child> agent_;
 };
 

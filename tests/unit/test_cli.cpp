@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/lib/folder.hpp"
 #include "tests/lib/suite.hpp" // last: check.h has a macro named fail
 
 namespace {
@@ -118,9 +119,8 @@ END_TEST
 
 START_TEST(slurm_is_checked)
 {
-    char path[] = "/tmp/jigsaw-doctor-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(path));
-    const std::string dir = path;
+    const jigsaw::tests::Folder folder;
+    const std::string &dir = folder.path();
     for (const char *plugin : {"/select_jigsaw.so", "/spank_jigsaw.so"})
         std::ofstream(dir + plugin) << "x";
     std::ofstream(dir + "/plugstack.conf") << "# optional spank_jigsaw.so\ninclude " << dir << "/more.*\n";
@@ -152,8 +152,6 @@ START_TEST(slurm_is_checked)
     for (const Finding &finding : check_slurm_config(good + "ProctrackType           = proctrack/linuxproc\n"))
         warned += finding.result == Result::warn ? finding.remedy + "\n" : "";
     ck_assert_msg(holds(warned, "ProctrackType=proctrack/cgroup"), "%s", warned.c_str());
-    const std::string remove = "rm -rf " + dir;
-    ck_assert_int_eq(std::system(remove.c_str()), 0);
 }
 END_TEST
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 // Check last: it defines fail().
+#include "tests/lib/folder.hpp"
 #include "tests/lib/same_text.hpp"
 #include "tests/lib/suite.hpp"
 
@@ -261,9 +262,8 @@ END_TEST
 
 START_TEST(files)
 {
-    char folder[] = "/tmp/jigsaw-config-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    const std::string path = std::string(folder) + "/jigsaw.yaml";
+    const tests::Folder folder;
+    const std::string path = folder.file("jigsaw.yaml");
     std::string why;
     ck_assert(config::load_config(&why, path) == nullptr);
     assert_same_text(why, path + ":1:1: file: No such file or directory");
@@ -276,10 +276,8 @@ START_TEST(files)
     std::ofstream(path) << std::string(1 << 20, '\n');
     ck_assert(config::load_config(&why, path) == nullptr);
     assert_has_text(why, "file: 262145 bytes (limit 262144)");
-    ck_assert(config::load_config(&why, folder) == nullptr);
+    ck_assert(config::load_config(&why, folder.path()) == nullptr);
     assert_has_text(why, "not a regular file");
-    unlink(path.c_str());
-    rmdir(folder);
 }
 END_TEST
 

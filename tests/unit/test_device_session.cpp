@@ -5,6 +5,7 @@
 #include "runtime/collective/error.hpp"
 #include "runtime/collective/threads.hpp"
 #include "tests/lib/device_iteration.hpp"
+#include "tests/lib/folder.hpp"
 #include "tests/lib/mini_agent.hpp"
 #include "tests/lib/ranks.hpp"
 
@@ -24,20 +25,6 @@ using collective::Collective;
 
 constexpr std::uint32_t kBlocks = 3;
 constexpr std::size_t kCount = 5000;
-
-class Folder {
-  public:
-    Folder() { ck_assert_ptr_nonnull(mkdtemp(path_)); }
-    ~Folder()
-    {
-        unlink(socket().c_str());
-        rmdir(path_);
-    }
-    std::string socket() const { return std::string(path_) + "/socket"; }
-
-  private:
-    char path_[40] = "/tmp/jigsaw-device-XXXXXX";
-};
 
 /// One rank: buffers, stream, session.
 struct Rank {

@@ -3,6 +3,7 @@
 // agent's log of each run must be one that the model of the gate accepts.
 #include "runtime/page/attach.hpp"
 #include "runtime/page/gate.hpp"
+#include "tests/lib/folder.hpp"
 #include "tests/lib/mini_agent.hpp"
 #include "tests/lib/suite.hpp"
 #include "tests/model/gate_log.hpp"
@@ -18,23 +19,9 @@
 namespace {
 
 using namespace jigsaw::page;
+using jigsaw::tests::Folder;
 using jigsaw::tests::GateLog;
 using jigsaw::tests::MiniAgent;
-
-/// A folder of this test's own, removed afterwards.
-class Folder {
-  public:
-    Folder() { ck_assert_ptr_nonnull(mkdtemp(path_)); }
-    ~Folder()
-    {
-        unlink(socket().c_str());
-        rmdir(path_);
-    }
-    std::string socket() const { return std::string(path_) + "/socket"; }
-
-  private:
-    char path_[32] = "/tmp/jigsaw-gate-XXXXXX";
-};
 
 AttachRequest request_for(const Folder &folder, std::uint32_t rank = 0)
 {

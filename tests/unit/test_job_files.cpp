@@ -15,6 +15,7 @@
 #include <vector>
 
 // Check last: it defines fail().
+#include "tests/lib/folder.hpp"
 #include "tests/lib/same_text.hpp"
 #include "tests/lib/suite.hpp"
 
@@ -22,18 +23,18 @@ using namespace jigsaw;
 
 namespace {
 
-std::string root;                 ///< of one test; run_dir is below it and does not exist yet
+std::unique_ptr<jigsaw::tests::Folder> folder; ///< of one test
+std::string root;                 ///< its path; run_dir is below it and does not exist yet
 std::vector<std::string> logged;
 
 void setup()
 {
-    char folder[] = "/tmp/jigsaw-spank-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    root = folder;
+    folder = std::make_unique<jigsaw::tests::Folder>();
+    root = folder->path();
     logged.clear();
 }
 
-void teardown() { ck_assert_int_eq(std::system(("rm -rf " + root).c_str()), 0); }
+void teardown() { folder.reset(); }
 
 std::string run_dir() { return root + "/run/jigsaw"; }
 config::NodePaths paths() { return config::node_paths(run_dir(), "n1"); }

@@ -10,10 +10,12 @@
 
 #include <unistd.h>
 
+#include "tests/lib/folder.hpp"
 #include "tests/lib/suite.hpp"
 
 using namespace jigsaw::select;
 using jigsaw::core::Profile;
+using jigsaw::tests::Folder;
 
 namespace {
 
@@ -26,16 +28,6 @@ Profile profile(double forward, double backward, std::uint64_t memory)
     made.memory_peak_bytes = memory;
     return made;
 }
-
-struct Folder {
-    char path[32] = "/tmp/jigsaw-profiles.XXXXXX";
-    Folder() { ck_assert_ptr_nonnull(mkdtemp(path)); }
-    ~Folder()
-    {
-        unlink((std::string(path) + "/jigsaw_profiles").c_str());
-        rmdir(path);
-    }
-};
 
 START_TEST(reads_what_jigsawd_writes)
 {
@@ -81,9 +73,9 @@ START_TEST(levels_and_length_survive)
     first.learn(1000, "resnet", measured);
     first.learn(1000, "resnet", profile(10, 40, 0)); // full depth alone: the levels are scaled to it
     first.learn(1000, "plain", profile(1, 2, 3));
-    ck_assert_msg(first.save(&why, folder.path), "%s", why.c_str());
+    ck_assert_msg(first.save(&why, folder.path()), "%s", why.c_str());
     ProfileStore second;
-    second.load(folder.path);
+    second.load(folder.path());
     ck_assert((second.find(1000, "resnet").backward_ms_of_level == std::vector<double>{8, 40}));
     ck_assert_double_eq(second.find(1000, "resnet").run_s, 600.5);
     ck_assert((second.find(1000, "plain").backward_ms_of_level == std::vector<double>{2}));
@@ -112,10 +104,10 @@ START_TEST(keeps_profiles_between_runs)
     first.learn(1000, "resnet", profile(11, 0, 0)); // nothing newer about backward and memory
     first.learn(1001, "resnet", profile(1, 2, 3));
     ck_assert(first.unsaved());
-    ck_assert_msg(first.save(&why, folder.path), "%s", why.c_str());
+    ck_assert_msg(first.save(&why, folder.path()), "%s", why.c_str());
     ck_assert(!first.unsaved());
     ProfileStore second;
-    second.load(folder.path);
+    second.load(folder.path());
     ck_assert_double_eq(second.find(1000, "resnet").full_turn_ms(), 31);
     ck_assert_uint_eq(second.find(1000, "resnet").memory_peak_bytes, 1u << 30);
     ck_assert_double_eq(second.find(1001, "resnet").full_turn_ms(), 3); // another user's
@@ -126,17 +118,17 @@ END_TEST
 START_TEST(leaves_out_what_is_damaged)
 {
     const Folder folder;
-    std::ofstream(std::string(folder.path) + "/jigsaw_profiles")
+    std::ofstream(folder.path() + "/jigsaw_profiles")
         << "jigsaw profiles 1\n1000 a 1 2 3 4\n1000 b one 2 3 4\n1000 ../c 1 2 3 4\n5000000000 d 1 2 3 4\n\n1000 e 1 2 3\n"
            "1000 g 1 2 3 4 5 -\n1000 h 1 2 3 4 5 1,2\n1000 i 1 2 3 4 5\n1000 j 1 2 3 4 5 2,1\n1000 k 1 2 3 4 -5 -\n";
     ProfileStore store;
-    store.load(folder.path);
+    store.load(folder.path());
     for (const char *key : {"a", "g", "h"})
         ck_assert(store.find(1000, key).known());
     for (const char *key : {"b", "../c", "e", "i", "j", "k"})
         ck_assert(!store.find(1000, key).known());
-    std::ofstream(std::string(folder.path) + "/jigsaw_profiles") << "jigsaw profiles 2\n1000 f 1 2 3 4\n";
-    store.load(folder.path);
+    std::ofstream(folder.path() + "/jigsaw_profiles") << "jigsaw profiles 2\n1000 f 1 2 3 4\n";
+    store.load(folder.path());
     ck_assert(!store.find(1000, "f").known());
     std::string why;
     ck_assert(!store.save(&why, "/nonexistent/folder"));

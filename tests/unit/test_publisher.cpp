@@ -11,6 +11,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "tests/lib/folder.hpp"
 #include "tests/lib/suite.hpp" // last: check.h has a macro named fail
 
 namespace {
@@ -18,31 +19,24 @@ namespace {
 using namespace jigsaw::agent;
 
 /// A folder with a scontrol of the test's own.
-class Folder {
+class Scontrol {
   public:
-    explicit Folder(const std::string &script)
+    explicit Scontrol(const std::string &script)
     {
-        ck_assert_ptr_nonnull(mkdtemp(path_));
-        std::ofstream(scontrol()) << "#!/bin/sh\nhere='" << path_ << "'\n" << script;
+        std::ofstream(scontrol()) << "#!/bin/sh\nhere='" << folder_.path() << "'\n" << script;
         chmod(scontrol().c_str(), 0755);
     }
-    ~Folder()
-    {
-        const std::string remove = std::string("rm -rf ") + path_;
-        if (std::system(remove.c_str()) != 0)
-            std::abort();
-    }
-    std::string scontrol() const { return std::string(path_) + "/scontrol"; }
+    std::string scontrol() const { return folder_.file("scontrol"); }
     std::string asked() const
     {
-        std::ifstream file(std::string(path_) + "/asked");
+        std::ifstream file(folder_.file("asked"));
         std::ostringstream text;
         text << file.rdbuf();
         return text.str();
     }
 
   private:
-    char path_[32] = "/tmp/jigsaw-scontrol-XXXXXX";
+    jigsaw::tests::Folder folder_;
 };
 
 constexpr const char *kGoodScript = R"(echo "$@" >>"$here/asked"
@@ -53,7 +47,7 @@ case "$1 $2" in
 esac
 )";
 
-Publisher::Settings settings_for(const Folder &folder)
+Publisher::Settings settings_for(const Scontrol &folder)
 {
     Publisher::Settings settings;
     settings.scontrol = folder.scontrol();
@@ -95,7 +89,7 @@ END_TEST
 
 START_TEST(an_update_keeps_the_administrators_text)
 {
-    const Folder folder(kGoodScript);
+    const Scontrol folder(kGoodScript);
     Publisher publisher(settings_for(folder), nullptr);
     publisher.publish(12, "jigsaw:{\"new\":1}");
     ck_assert(eventually([&] { return publisher.updates() == 1; }));
@@ -107,7 +101,7 @@ END_TEST
 
 START_TEST(unknown_jobs_are_told)
 {
-    const Folder folder(kGoodScript);
+    const Scontrol folder(kGoodScript);
     Publisher publisher(settings_for(folder), [](const std::string &) {});
     publisher.ask(12);
     publisher.ask(99);
@@ -119,7 +113,7 @@ END_TEST
 
 START_TEST(private_data_masks)
 {
-    const Folder folder("echo 'PrivateData             = accounts,jobs'\n");
+    const Scontrol folder("echo 'PrivateData             = accounts,jobs'\n");
     Publisher publisher(settings_for(folder), nullptr);
     publisher.publish(1, "jigsaw:{}");
     ck_assert(eventually([&] { return publisher.updates() == 1; })); // so the question before it was answered
@@ -129,7 +123,7 @@ END_TEST
 
 START_TEST(a_failing_controller_is_tried_again)
 {
-    const Folder folder("echo x >>\"$here/asked\"\n[ \"$(wc -l <\"$here/asked\")\" -gt 4 ] || { echo 'Unable to contact slurm "
+    const Scontrol folder("echo x >>\"$here/asked\"\n[ \"$(wc -l <\"$here/asked\")\" -gt 4 ] || { echo 'Unable to contact slurm "
                         "controller'; exit 1; }\necho 'PrivateData = none'\n");
     std::mutex mutex;
     std::vector<std::string> warnings;
@@ -148,7 +142,7 @@ END_TEST
 
 START_TEST(a_hanging_controller_is_cut_off)
 {
-    const Folder folder("exec sleep 1000\n");
+    const Scontrol folder("exec sleep 1000\n");
     Publisher::Settings settings = settings_for(folder);
     settings.timeout_ms = 50;
     Publisher publisher(settings, [](const std::string &) {});
@@ -158,7 +152,7 @@ END_TEST
 
 START_TEST(it_ends_while_scontrol_runs)
 {
-    const Folder folder("exec sleep 1000\n");
+    const Scontrol folder("exec sleep 1000\n");
     Publisher publisher(settings_for(folder), [](const std::string &) {});
     usleep(20000); // whether it runs yet or not
 }

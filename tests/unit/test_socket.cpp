@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages over the socket: descriptors arrive, and every way in which a peer can misbehave has its answer.
 #include "runtime/page/socket.hpp"
+#include "tests/lib/folder.hpp"
 #include "tests/lib/suite.hpp"
 
 #include <cstdlib>
@@ -21,8 +22,6 @@ using jigsaw::UniqueFd;
 struct Pair {
     Pair()
     {
-        ck_assert_ptr_nonnull(mkdtemp(folder));
-        path = std::string(folder) + "/socket";
         listener = listen_at(&why, path, 4);
         ck_assert_msg(static_cast<bool>(listener), "%s", why.c_str());
         client = connect_to(&why, path, 100);
@@ -30,15 +29,10 @@ struct Pair {
         server = UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         ck_assert_int_ge(server.get(), 0);
     }
-    ~Pair()
-    {
-        unlink(path.c_str());
-        rmdir(folder);
-    }
     Received receive(int timeout_ms = 0) { return receive_message(&message, &fds, &why, server.get(), timeout_ms); }
 
-    char folder[32] = "/tmp/jigsaw-sock-XXXXXX";
-    std::string path, why;
+    const jigsaw::tests::Folder folder;
+    std::string path = folder.socket(), why;
     UniqueFd listener, client, server;
     Message message;
     std::vector<UniqueFd> fds;
