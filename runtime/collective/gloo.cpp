@@ -176,6 +176,7 @@ class GlooCollective final : public Collective {
     };
 
     void connect(const Rendezvous &where, Clock::time_point deadline);
+    static void wait_for_all(StoreForGloo &store, const Rendezvous &where);
     std::unique_ptr<Request> start(int peer, std::uint64_t tag, bool is_send, void *data, std::size_t bytes)
     {
         check_peer(*this, peer);
@@ -210,7 +211,9 @@ void GlooCollective::connect(const Rendezvous &where, Clock::time_point deadline
         parts_->device = gloo::transport::tcp::CreateDevice(attributes);
         parts_->context = std::make_shared<gloo::rendezvous::Context>(where.rank, where.size);
         parts_->context->setTimeout(std::max(left / kGlooConnectFactor, std::chrono::milliseconds(100)));
-        connect_all(*parts_->context, std::make_shared<StoreForGloo>(*parts_->store, deadline), parts_->device, 0);
+        const auto store = std::make_shared<StoreForGloo>(*parts_->store, deadline);
+        connect_all(*parts_->context, store, parts_->device, 0);
+        wait_for_all(*store, where);
     } catch (const std::exception &error) {
         const auto *ours = dynamic_cast<const Error *>(&error);
         const std::string text = ours ? error.what()
@@ -220,6 +223,26 @@ void GlooCollective::connect(const Rendezvous &where, Clock::time_point deadline
         parts_->verdict.check();
         throw Error(ours ? ours->code() : JIGSAW_SYSTEM_ERROR, text);
     }
+}
+
+/// Nobody goes on before all are connected: one that fails a moment later would leave the others waiting for a connection.
+/// Rank 0, who answers, waits until all have heard it.
+void GlooCollective::wait_for_all(StoreForGloo &store, const Rendezvous &where)
+{
+    const auto hear_all = [&](const std::string &what) {
+        for (int rank = 1; rank < where.size; ++rank)
+            store.get(what + std::to_string(rank));
+    };
+    const std::string me = std::to_string(where.rank);
+    if (where.rank != 0) {
+        store.set("connected/" + me, {});
+        store.get("all connected");
+        store.set("heard/" + me, {});
+        return;
+    }
+    hear_all("connected/");
+    store.set("all connected", {});
+    hear_all("heard/");
 }
 
 GlooCollective::~GlooCollective()

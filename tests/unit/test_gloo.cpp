@@ -244,6 +244,15 @@ START_TEST(children_of_a_killed_rank_do_not_hide_its_death)
 }
 END_TEST
 
+START_TEST(one_that_leaves_at_once_hinders_nobody_from_joining)
+{
+    for (int round = 0; round < 20; ++round) {
+        const auto outcomes = run_processes(4, [](Collective &) {});
+        ASSERT_ALL_WELL(outcomes);
+    }
+}
+END_TEST
+
 START_TEST(a_child_may_end_like_any_program)
 {
     const auto outcomes = run_processes(2, [](Collective &world) {
@@ -362,7 +371,7 @@ int main()
     if (!kThreadSanitizer)
         add_case(suite, "ends", {a_killed_rank_is_named_by_all, a_rank_killed_in_the_sync_is_named_with_the_iteration,
               a_write_to_nobody_is_an_error_and_no_signal,
-              children_of_a_killed_rank_do_not_hide_its_death, a_child_may_end_like_any_program,
+              children_of_a_killed_rank_do_not_hide_its_death, one_that_leaves_at_once_hinders_nobody_from_joining, a_child_may_end_like_any_program,
               an_abort_reaches_all_with_its_reason, a_clean_end_disturbs_nobody,
               the_last_message_of_a_rank_that_leaves_arrives});
     return run_tap(suite);
