@@ -32,12 +32,7 @@ Session::Session(Settings settings)
     report_.loss = report_.progress = NAN;
     attach_agent();
     turns_ = std::make_unique<Turns>(gate_, settings_.on_wake, settings_.agent_given, queue());
-    agreement_ = std::make_unique<sync::Agreement>(*world_, settings_.num_blocks(), settings_.first_iteration);
-    if (log_)
-        agreement_->on_agreed([this](const plan::Directive &directive) {
-            if (!log_->append(directive))
-                settings_.log("jigsaw: the directive log " + settings_.directive_log + " takes no more lines");
-        });
+    make_agreement();
     make_gradients();
     turns_->take_spare(); // for model upload and first allocations
 }
@@ -53,6 +48,39 @@ Session::~Session()
     agreement_.reset();
     turns_.reset();
     gate_.detach();
+}
+
+void Session::make_agreement()
+{
+    agreement_ = std::make_unique<sync::Agreement>(*world_, settings_.num_blocks(), next_);
+    if (log_)
+        agreement_->on_agreed([this](const plan::Directive &directive) {
+            if (!log_->append(directive))
+                settings_.log("jigsaw: the directive log " + settings_.directive_log + " takes no more lines");
+        });
+}
+
+/// Between iterations nothing is in flight, so all that depends on the number of blocks is simply made again.
+void Session::set_blocks(std::vector<sync::BlockBuffer> blocks)
+{
+    expect(State::attached, "jigsaw_set_blocks");
+    if (left_ || agreement_->announcement_pending() || agreement_->directive(next_).generation != 0)
+        refuse("jigsaw_set_blocks: a directive for " + std::to_string(settings_.num_blocks()) +
+               " blocks was announced before iteration " + std::to_string(next_) + "; attach with one block, which follows none");
+    if (settings_.nccl || !settings_.replay_log.empty())
+        throw Error(JIGSAW_INVALID_ARGUMENT, std::string("jigsaw_set_blocks: not with ") +
+                                                 (settings_.nccl ? "backend \"nccl\"" : "replay_log") +
+                                                 "; give the blocks to jigsaw_attach");
+    gradients_.reset();
+    agreement_.reset();
+    settings_.blocks = std::move(blocks);
+    choose_levels(&settings_);
+    block_times_ = BlockTimes(settings_.num_blocks());
+    report_.num_blocks = settings_.num_blocks();
+    if (director_)
+        director_.emplace(settings_);
+    make_agreement();
+    make_gradients();
 }
 
 void Session::attach_agent()

@@ -178,6 +178,13 @@ jigsaw_result_t jigsaw_set_stream(jigsaw_context_t *ctx, void *cuda_stream)
     return on(ctx, "jigsaw_set_stream", [&](Session &session) { session.set_stream(cuda_stream); });
 }
 
+jigsaw_result_t jigsaw_set_blocks(jigsaw_context_t *ctx, const jigsaw_block_t *blocks, uint32_t num_blocks)
+{
+    return on(ctx, "jigsaw_set_blocks", [&](Session &session) {
+        session.set_blocks(jigsaw::capi::checked_blocks("jigsaw_set_blocks", blocks, num_blocks));
+    });
+}
+
 jigsaw_result_t jigsaw_skip_step(jigsaw_context_t *ctx)
 {
     return on(ctx, "jigsaw_skip_step", [](Session &session) { session.skip_step(); });

@@ -95,7 +95,8 @@ plan::Directive Session::announcement()
 {
     if (replay_)
         return replay_->at(next_ + 2);
-    if (agreement_->announcement_pending())
+    // With one block there is nothing to choose, and jigsaw_set_blocks() may still come.
+    if (agreement_->announcement_pending() || settings_.num_blocks() == 1)
         return {};
     page::DirectiveView view;
     Outlook outlook;

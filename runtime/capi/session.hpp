@@ -2,7 +2,7 @@
 // One rank's part in one job: what jigsaw_context_t holds. Owner: the C handle. One thread at a time, except
 // block_ready(), which autograd's thread may call while the training thread waits for it.
 //
-//   attach.cpp     join: rendezvous, agent, cores, first turn; leave
+//   attach.cpp     join: rendezvous, agent, cores, first turn; blocks given anew; leave
 //   iteration.cpp  begin_iteration, block_ready, end_forward, end_compute, sync
 //   device.cpp     what is different on a GPU
 //   reports.cpp    report, stats, the report page, what rank 0 announces
@@ -40,6 +40,7 @@ class Session {
     ~Session();
     Session(const Session &) = delete;
 
+    void set_blocks(std::vector<sync::BlockBuffer> blocks);
     jigsaw_iteration_t begin_iteration();
     void block_ready(std::uint32_t block);
     void end_forward();
@@ -85,6 +86,7 @@ class Session {
     bool wait_awake(const std::function<bool(std::chrono::milliseconds)> &wait_for, Clock::time_point deadline) const;
     void finish_exchange();
     jigsaw_sync_result_t next_turn();
+    void make_agreement();
     void make_gradients();
     Turns::Queue queue();
     bool lockstep() const;

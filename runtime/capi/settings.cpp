@@ -60,25 +60,6 @@ void read_ranks(Settings *settings, const jigsaw_config_t &config)
         read_number(&settings->local_rank, "SLURM_LOCALID", 0, kMaxRanks);
 }
 
-void read_blocks(Settings *settings, const jigsaw_config_t &config)
-{
-    if (config.num_blocks < 1 || config.num_blocks > JIGSAW_MAX_BLOCKS)
-        refuse("num_blocks is " + std::to_string(config.num_blocks) + "; allowed are 1 to " +
-               std::to_string(JIGSAW_MAX_BLOCKS));
-    if (config.blocks == nullptr)
-        refuse("blocks is NULL; give num_blocks flat gradient buffers");
-    for (std::uint32_t b = 0; b < config.num_blocks; ++b) {
-        const jigsaw_block_t &block = config.blocks[b];
-        const std::string name = "blocks[" + std::to_string(b) + "]";
-        if (block.type > JIGSAW_BFLOAT16)
-            refuse(name + ".type is " + std::to_string(block.type) +
-                   "; allowed are JIGSAW_FLOAT32, JIGSAW_FLOAT64 and JIGSAW_BFLOAT16");
-        if (block.count == 0 || block.data == nullptr)
-            refuse(name + " is empty; give each block at least one element, or fewer blocks");
-        settings->blocks.push_back({block.data, block.count, static_cast<sync::DataType>(block.type)});
-    }
-}
-
 void read_policy(Settings *settings, const jigsaw_config_t &config)
 {
     const std::uint32_t world = settings->world_size;
@@ -90,10 +71,8 @@ void read_policy(Settings *settings, const jigsaw_config_t &config)
         refuse("levels is " + std::to_string(config.levels) + "; allowed are 0 to " + std::to_string(JIGSAW_MAX_LEVELS));
     if (config.full_workers > world)
         refuse("full_workers is " + std::to_string(config.full_workers) + " of " + std::to_string(world) + " ranks");
-    const std::uint32_t most = std::min<std::uint32_t>({world, settings->num_blocks(), JIGSAW_MAX_LEVELS});
-    settings->levels = settings->policy == plan::Policy::full ? 1 : config.levels;
-    if (settings->levels == 0)
-        settings->levels = settings->policy == plan::Policy::two_level ? 2 : most;
+    settings->levels_asked = config.levels;
+    choose_levels(settings);
     settings->full_workers = config.full_workers != 0 ? config.full_workers : std::max(1u, world / 2);
     if (!(config.min_depth_fraction >= 0 && config.min_depth_fraction <= 1))
         refuse("min_depth_fraction is " + std::to_string(config.min_depth_fraction) + "; allowed are 0 to 1");
@@ -176,12 +155,42 @@ jigsaw_config_t whole_config(const jigsaw_config_t *config)
 
 } // namespace
 
+std::vector<sync::BlockBuffer> checked_blocks(const char *call, const jigsaw_block_t *blocks, std::uint32_t num_blocks)
+{
+    const auto require = [call](bool fine, const std::string &text) {
+        if (!fine)
+            throw Error(JIGSAW_INVALID_ARGUMENT, call + (": " + text));
+    };
+    require(num_blocks >= 1 && num_blocks <= JIGSAW_MAX_BLOCKS,
+            "num_blocks is " + std::to_string(num_blocks) + "; allowed are 1 to " + std::to_string(JIGSAW_MAX_BLOCKS));
+    require(blocks != nullptr, "blocks is NULL; give num_blocks flat gradient buffers");
+    std::vector<sync::BlockBuffer> out;
+    for (std::uint32_t b = 0; b < num_blocks; ++b) {
+        const jigsaw_block_t &block = blocks[b];
+        const std::string name = "blocks[" + std::to_string(b) + "]";
+        require(block.type <= JIGSAW_BFLOAT16, name + ".type is " + std::to_string(block.type) +
+                                                   "; allowed are JIGSAW_FLOAT32, JIGSAW_FLOAT64 and JIGSAW_BFLOAT16");
+        require(block.count != 0 && block.data != nullptr,
+                name + " is empty; give each block at least one element, or fewer blocks");
+        out.push_back({block.data, block.count, static_cast<sync::DataType>(block.type)});
+    }
+    return out;
+}
+
+void choose_levels(Settings *settings)
+{
+    const std::uint32_t most = std::min<std::uint32_t>({settings->world_size, settings->num_blocks(), JIGSAW_MAX_LEVELS});
+    settings->levels = settings->policy == plan::Policy::full ? 1 : settings->levels_asked;
+    if (settings->levels == 0)
+        settings->levels = settings->policy == plan::Policy::two_level ? 2 : most;
+}
+
 Settings make_settings(const jigsaw_config_t *given)
 {
     const jigsaw_config_t whole = whole_config(given), *const config = &whole;
     Settings settings;
     read_ranks(&settings, *config);
-    read_blocks(&settings, *config);
+    settings.blocks = checked_blocks("jigsaw_attach", config->blocks, config->num_blocks);
     read_policy(&settings, *config);
     read_backend(&settings, *config);
     read_callbacks(&settings, *config);

@@ -29,6 +29,7 @@ struct Settings {
     void *thread_world = nullptr; ///< borrowed
     bool policy_given = false;    ///< config.policy was not NULL
     plan::Policy policy = plan::Policy::full;
+    std::uint32_t levels_asked = 0; ///< 0: by the policy
     std::uint32_t levels = 1, full_workers = 1;
     std::uint64_t warmup_iterations = 0, seed = 0, first_iteration = 0;
     double min_depth_fraction = 0;
@@ -46,6 +47,11 @@ struct Settings {
 /// Reads the configuration and the environment. Throws jigsaw::Error {JIGSAW_INVALID_ARGUMENT} with one line that names
 /// the field, its value and the limit.
 Settings make_settings(const jigsaw_config_t *config);
+
+/// Throws as make_settings() does, in the name of `call`.
+std::vector<sync::BlockBuffer> checked_blocks(const char *call, const jigsaw_block_t *blocks, std::uint32_t num_blocks);
+/// `levels` from what was asked for, the policy and the number of blocks.
+void choose_levels(Settings *settings);
 
 } // namespace jigsaw::capi
 #endif

@@ -76,7 +76,8 @@ static void null_contexts(void)
            jigsaw_turn_begin(NULL) == JIGSAW_INVALID_ARGUMENT && jigsaw_turn_end(NULL) == JIGSAW_INVALID_ARGUMENT &&
            jigsaw_yield_turn(NULL) == JIGSAW_INVALID_ARGUMENT && jigsaw_report(NULL, NULL) == JIGSAW_INVALID_ARGUMENT &&
            jigsaw_leave(NULL) == JIGSAW_INVALID_ARGUMENT && jigsaw_broadcast(NULL, &value, 8, 0) == JIGSAW_INVALID_ARGUMENT &&
-           jigsaw_mean(NULL, &value, 1) == JIGSAW_INVALID_ARGUMENT && jigsaw_get_stats(NULL, NULL) == JIGSAW_INVALID_ARGUMENT,
+           jigsaw_mean(NULL, &value, 1) == JIGSAW_INVALID_ARGUMENT && jigsaw_get_stats(NULL, NULL) == JIGSAW_INVALID_ARGUMENT &&
+           jigsaw_set_blocks(NULL, NULL, 1) == JIGSAW_INVALID_ARGUMENT,
        "every call refuses a NULL context");
     ok(jigsaw_rank(NULL) == -1 && jigsaw_world_size(NULL) == -1, "no context has no rank");
     ok(jigsaw_thread_world_create(0) == NULL, "a world of no rank is refused");
@@ -107,6 +108,10 @@ static void one_rank(void)
         return;
     }
     ok(jigsaw_rank(ctx) == 0 && jigsaw_world_size(ctx) == 1, "rank and world size");
+    ok_refused(jigsaw_set_blocks(ctx, blocks, 0), JIGSAW_INVALID_ARGUMENT, ctx, "jigsaw_set_blocks: num_blocks is 0", "no block");
+    ok_refused(jigsaw_set_blocks(ctx, NULL, 2), JIGSAW_INVALID_ARGUMENT, ctx, "blocks is NULL", "blocks that are not there");
+    ok(jigsaw_set_blocks(ctx, blocks, 1) == JIGSAW_SUCCESS && jigsaw_set_blocks(ctx, blocks, 2) == JIGSAW_SUCCESS,
+       "blocks are given anew");
     now.size = 4;
     ok_refused(jigsaw_begin_iteration(ctx, &now), JIGSAW_INVALID_ARGUMENT, ctx, "size is 4", "a structure without its size");
     now.size = sizeof now;
@@ -123,12 +128,17 @@ static void one_rank(void)
         good = good && first[0] == (float)t && last[0] == (float)t && jigsaw_report(ctx, &report) == JIGSAW_SUCCESS;
     }
     ok(good, "five iterations");
+    ok(jigsaw_begin_iteration(ctx, &now) == JIGSAW_SUCCESS, "a sixth");
+    ok_refused(jigsaw_set_blocks(ctx, blocks, 2), JIGSAW_INVALID_STATE, ctx, "iteration 5 is open", "no blocks inside an iteration");
+    ok(jigsaw_block_ready(ctx, 1) == JIGSAW_SUCCESS && jigsaw_block_ready(ctx, 0) == JIGSAW_SUCCESS &&
+           jigsaw_end_compute(ctx) == JIGSAW_SUCCESS && jigsaw_sync(ctx, &result, 1000) == JIGSAW_SUCCESS,
+       "its end");
     ok(result.sync_ns == 12345, "nothing is written beyond the size that the caller knows");
     ok(jigsaw_mean(ctx, values, 2) == JIGSAW_SUCCESS && values[0] == 2 && values[1] == 3, "the mean over one rank");
     ok(jigsaw_broadcast(ctx, values, sizeof values, 0) == JIGSAW_SUCCESS, "a broadcast to nobody");
     ok(jigsaw_turn_begin(ctx) == JIGSAW_SUCCESS && jigsaw_turn_end(ctx) == JIGSAW_SUCCESS && jigsaw_yield_turn(ctx) == JIGSAW_SUCCESS,
        "a turn outside iterations");
-    ok(jigsaw_get_stats(ctx, &stats) == JIGSAW_SUCCESS && stats.iterations == 5 && stats.attached == 0 && stats.gpu_index == -1 &&
+    ok(jigsaw_get_stats(ctx, &stats) == JIGSAW_SUCCESS && stats.iterations == 6 && stats.attached == 0 && stats.gpu_index == -1 &&
            stats.mean_depth_fraction == 1.0,
        "statistics");
     ok(jigsaw_leave(ctx) == JIGSAW_SUCCESS && jigsaw_detach(ctx) == JIGSAW_SUCCESS, "leave and detach");

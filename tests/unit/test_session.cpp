@@ -383,6 +383,47 @@ START_TEST(group_operations_between_iterations)
 }
 END_TEST
 
+/// All as one block for three iterations, which follows no directive; then four blocks, and the levels of rotate are min(ranks,
+/// blocks).
+START_TEST(blocks_are_given_anew_between_iterations)
+{
+    std::vector<std::uint32_t> shallow(2);
+    assert_all_well(run(
+        2,
+        [](Rank &rank) {
+            rank.config.policy = "rotate";
+            rank.config.num_blocks = 1;
+        },
+        [&](Rank &rank) {
+            std::vector<sync::BlockBuffer> blocks;
+            for (auto &buffer : rank.buffers)
+                blocks.push_back({buffer.data(), buffer.size(), sync::DataType::float32});
+            for (std::uint64_t t = 0; t < 3; ++t) {
+                ck_assert_uint_eq(rank.session->begin_iteration().depth, 1);
+                std::fill(rank.buffers[0].begin(), rank.buffers[0].end(), rank.gradient(t, 0, rank.rank));
+                rank.session->block_ready(0);
+                rank.session->end_compute();
+                rank.session->sync(kPatience);
+                const float mean = (rank.gradient(t, 0, 0) + rank.gradient(t, 0, 1)) / 2;
+                ck_assert(rank.buffers[0].front() == mean && rank.buffers[0].back() == mean);
+            }
+            double number = rank.rank; // the world is the same before and after
+            rank.session->broadcast(&number, sizeof number, 0);
+            rank.session->set_blocks(blocks);
+            rank.session->broadcast(&number, sizeof number, 0);
+            for (std::uint64_t t = 3; t < 15; ++t) {
+                rank.iterate();
+                assert_means(rank, rank.session->agreement_for_test().directive(t), t);
+                ck_assert(t > 4 || rank.depths.back() == kBlocks);
+                shallow[rank.rank] += rank.depths.back() < kBlocks;
+            }
+            ck_assert_int_eq(code_of([&] { rank.session->set_blocks(blocks); }, "a directive for 4 blocks was announced"),
+                             JIGSAW_INVALID_STATE);
+        }));
+    ck_assert(shallow[0] > 0 && shallow[1] > 0);
+}
+END_TEST
+
 START_TEST(a_wake_callback_ends_the_wait_and_the_wait_goes_on)
 {
     struct Wake {
@@ -451,6 +492,7 @@ int main()
     Suite *suite = suite_create("session");
     tests::add_case(suite, "iterations",
                     {means_are_right_at_every_size_and_policy, two_levels_rotate, a_resumed_run_counts_on,
+                     blocks_are_given_anew_between_iterations,
                      a_flipped_depth_is_an_error_on_all_ranks, the_learning_rate_drives_full_workers_and_a_log_replays});
     tests::add_case(suite, "leaving",
                     {all_leave_together, detaching_at_the_same_place_is_clean, one_that_leaves_early_is_named,

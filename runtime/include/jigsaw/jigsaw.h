@@ -111,6 +111,15 @@ jigsaw_result_t jigsaw_attach(jigsaw_context_t **ret_ctx, const jigsaw_config_t 
  * JIGSAW_PEER_LEFT naming this rank. Frees ctx whatever it returns. */
 jigsaw_result_t jigsaw_detach(jigsaw_context_t *ctx);
 
+/** Give the blocks anew, between iterations, for callers that learn them by running the model: attach with all parameters as one
+ * block, which follows no directive, and give the blocks when their order and costs are known. `blocks` is copied, the buffers
+ * are borrowed until detach. policy and levels of the configuration apply to the new number of blocks; the next two
+ * iterations run at full depth, as the first two of a run.
+ * Returns: JIGSAW_INVALID_STATE once a directive was announced or inside an iteration; JIGSAW_INVALID_ARGUMENT also with
+ * backend "nccl" and with replay_log, which need their blocks at attach.
+ * Ranks: all call it after the same iteration, with equally many elements in each block. */
+jigsaw_result_t jigsaw_set_blocks(jigsaw_context_t *ctx, const jigsaw_block_t *blocks, uint32_t num_blocks);
+
 typedef struct jigsaw_iteration {
     size_t size;          /**< sizeof(jigsaw_iteration_t), set by the caller */
     uint64_t iteration;   /**< strictly increasing */
