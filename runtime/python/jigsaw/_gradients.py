@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One flat gradient buffer per block, each parameter's view into it, and the hooks that say when a gradient is there.
+
+A gradient is copied into its buffer rather than accumulated there: the bits are those of plain training (0 + -0 is not -0), and
+zero_grad() of the user's does no harm. Freezing toggles requires_grad before forward, which costs nothing and leaves all other
+gradients bit-identical.
+"""
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, Callable, List, Optional, Sequence
+
+import torch
+
+from ._blocks import C_TYPES, Parameter
+from ._library import Block, InvalidArgument
+
+
+class Hooks:
+    """Calls `arrived(i)` when autograd has stored the gradient of parameter i, while `armed`.
+
+    The hooks hang on autograd's accumulators, survive freezing, and hold this object weakly: it dies with its owner.
+    """
+
+    def __init__(self, trained: Sequence[Parameter]) -> None:
+        self.armed = False
+        self.arrived: Callable[[int], None] = lambda i: None
+        self._accumulators: List[Any] = []  # parameters hold theirs weakly
+        self._handles: List[Any] = []
+        with torch.enable_grad():
+            for i, parameter in enumerate(trained):
+                node = parameter.tensor.expand_as(parameter.tensor).grad_fn.next_functions[0][0]
+                self._accumulators.append(node)
+                self._handles.append(node.register_hook(self._hook(i)))
+
+    def _hook(self, i: int) -> Callable[..., None]:
+        weak = weakref.ref(self)
+
+        def hook(*_: Any) -> None:
+            hooks = weak()
+            if hooks is not None and hooks.armed:
+                hooks.arrived(i)
+
+        return hook
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles, self._accumulators = [], []
+
+
+class FlatBlocks:
+    """Buffers, views and what is missing of each block in this iteration."""
+
+    def __init__(self, trained: Sequence[Parameter], of_parameter: Sequence[int]) -> None:
+        self.names = [p.name for p in trained]
+        self.tensors = [p.tensor for p in trained]
+        self.of_parameter = list(of_parameter)
+        self.count = max(of_parameter) + 1
+        self.members: List[List[int]] = [[] for _ in range(self.count)]
+        for i, block in enumerate(of_parameter):
+            self.members[block].append(i)
+        self.buffers: List[torch.Tensor] = []
+        self.views: List[torch.Tensor] = [torch.empty(0)] * len(self.tensors)
+        for members in self.members:
+            self._make_buffer(members)
+        self._sizes = [len(members) for members in self.members]
+        self.left = list(self._sizes)
+        self.done = bytearray(len(self.tensors))
+        self._frozen_below = 0
+
+    def _make_buffer(self, members: List[int]) -> None:
+        first = self.tensors[members[0]]
+        size = sum(self.tensors[i].numel() for i in members)
+        buffer = torch.zeros(size, dtype=first.dtype, device=first.device)
+        offset = 0
+        with torch.no_grad():
+            for i in members:
+                numel = self.tensors[i].numel()
+                self.views[i] = buffer.narrow(0, offset, numel).view(self.tensors[i].shape)
+                offset += numel
+        self.buffers.append(buffer)
+
+    def c_blocks(self) -> Any:
+        blocks = [Block(b.data_ptr(), b.numel(), C_TYPES[b.dtype], 0) for b in self.buffers]
+        return (Block * self.count)(*blocks)
+
+    def begin(self, depth: int) -> None:
+        """Before forward: no gradients, and those beyond `depth` blocks from the loss frozen."""
+        reset_gradients(self.tensors)
+        self.freeze_below(self.count - depth)
+        self.left[:] = self._sizes
+        self.done[:] = bytes(len(self.done))
+
+    def freeze_below(self, first: int) -> None:
+        if first == self._frozen_below:
+            return
+        for tensor, block in zip(self.tensors, self.of_parameter):
+            tensor.requires_grad_(block >= first)
+        self._frozen_below = first
+
+    def take(self, block: int) -> None:
+        """This rank's gradients of the block move into its buffer; parameters without one count as zero there."""
+        members = self.members[block]
+        gradients = [self.tensors[i].grad for i in members]
+        with torch.no_grad():
+            if any(g is None for g in gradients):
+                for i, gradient in zip(members, gradients):
+                    self.views[i].zero_() if gradient is None else self.views[i].copy_(gradient)
+            else:
+                for i, gradient in zip(members, gradients):
+                    if gradient.is_sparse:
+                        raise InvalidArgument(f"jigsaw: parameter {self.names[i]} has a sparse gradient; make its module with "
+                                              "sparse=False")
+                torch.cat([g.reshape(-1) for g in gradients], out=self.buffers[block])
+        for i in members:
+            self.tensors[i].grad = self.views[i]
+        self.left[block] = 0
+
+    def publish(self, defined_blocks: int) -> None:
+        """.grad of every parameter: its view where somebody computed the block, else None, so that optimizers skip it."""
+        for i, block in enumerate(self.of_parameter):
+            self.tensors[i].grad = self.views[i] if defined_blocks >> block & 1 else None
+
+    def defined(self, defined_blocks: int) -> List[torch.Tensor]:
+        return [buffer for block, buffer in enumerate(self.buffers) if defined_blocks >> block & 1]
+
+
+def reset_gradients(tensors: Sequence[torch.Tensor]) -> None:
+    for tensor in tensors:
+        tensor.grad = None
+
+
+def square_sum(buffers: Sequence[torch.Tensor]) -> float:
+    """The same on every rank that holds the same bits: on one thread, since torch's sums depend on the number of threads."""
+    threads = torch.get_num_threads()
+    if threads != 1:
+        torch.set_num_threads(1)
+    try:
+        norms = [float(torch.linalg.vector_norm(buffer, dtype=torch.float64)) for buffer in buffers]
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)
+    return math.fsum(norm * norm for norm in norms)
+
+
+def all_finite(buffers: Sequence[torch.Tensor]) -> bool:
+    # A finite norm has finite parts; that of huge values may overflow, so look again.
+    return all(math.isfinite(square_sum([buffer])) or bool(torch.isfinite(buffer).all()) for buffer in buffers)
+
+
+def floating(tensors: Sequence[Optional[torch.Tensor]]) -> List[torch.Tensor]:
+    return [t for t in tensors if t is not None and t.is_floating_point()]

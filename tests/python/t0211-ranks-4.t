@@ -1,0 +1,7 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# 4 ranks under torchrun on loopback, Gloo: see ranks.py.
+set -uo pipefail
+
+. "$top_srcdir/tests/python/lib.sh"
+run_torchrun --nproc_per_node=4 "$here/ranks.py"
