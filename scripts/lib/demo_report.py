@@ -236,12 +236,16 @@ def verdicts(report, runs):
 
 
 def conditions(report):
-    """[(text, met)]: what the comparison assumes of the two jobs on this machine. Timing: shown, never an error."""
+    """[(text, met)]: what the comparison assumes of the two jobs on this machine, and what it is to show. Timing: shown,
+    never an error."""
     jobs = report["runs"]["exclusive"]["jobs"]
     turns = [iteration_ms(j) for j in jobs]
     ratios = [j["backward_ms"] / j["forward_ms"] for j in jobs]
     apart = report["ends_apart_fraction"]
-    return [(f"full-depth iterations of {turns[0]:.0f} and {turns[1]:.0f} ms: at least 40 ms, within 1.3x",
+    to_full, to_exclusive = report["ratio_spb_to_full"], report["ratio_spb_to_exclusive"]
+    return [(f"SPB takes {to_full:.3f} of the time of sharing at full depth: at most 0.90", to_full <= 0.90),
+            (f"SPB takes {to_exclusive:.3f} of the time of one after the other: less than 1", to_exclusive < 1),
+            (f"full-depth iterations of {turns[0]:.0f} and {turns[1]:.0f} ms: at least 40 ms, within 1.3x",
              min(turns) >= 40 and max(turns) <= 1.3 * min(turns)),
             (f"backward {ratios[0]:.2f} and {ratios[1]:.2f} times forward: at least 1.7", min(ratios) >= 1.7),
             (f"the jobs of a shared run end within {100 * apart:.1f} % of each other: at most 5 %", apart <= 0.05)]
@@ -263,7 +267,8 @@ def print_table(report):
             print(f"{left} {job['name']:<7} {quality(job):<17} {job['mean_depth_fraction']:>6.3f}  "
                   + " ".join(job["gpus"]))
     for way, run in report["controls"].items():
-        print(f"{TITLES[way]:<20} {run['makespan_s']:>7.1f} s  one control run")
+        ratio = run["makespan_s"] / report["runs"]["shared_spb"]["makespan_s"]
+        print(f"{TITLES[way]:<20} {run['makespan_s']:>7.1f} s  one control run, {ratio:.2f} of shared, SPB")
     print(f"\nSPB / shared at full depth  {report['ratio_spb_to_full']:.3f}"
           f"\nSPB / one after the other   {report['ratio_spb_to_exclusive']:.3f}"
           f"\nturn overlap                {report['turn_overlap_fraction']:.4f}")

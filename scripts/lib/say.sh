@@ -19,16 +19,17 @@ die()
     exit 1
 }
 
-# A line every 30 s while a long command writes LOG. Its nap must not outlive it: it would hold our stdout open.
-heartbeat()
+# A line every 30 s while a long command writes LOG, for as long as process OWNER lives: Ctrl-C does not reach a job in
+# the background. Its naps are short, so that none outlives it by more than a second.
+heartbeat() # LOG OWNER
 {
-    local log=$1 nap=
-    trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+    local second
     while :; do
-        sleep 30 >/dev/null 2>&1 &
-        nap=$!
-        wait "$nap"
-        printf '    [%4d s] ... still at it: %s\n' "$(elapsed_s)" "$(tail -n 1 "$log" | cut -c1-100)"
+        for ((second = 0; second < 30; second++)); do
+            sleep 1 >/dev/null 2>&1
+            kill -0 "$2" 2>/dev/null || exit 0
+        done
+        printf '    [%4d s] ... still at it: %s\n' "$(elapsed_s)" "$(tail -n 1 "$1" | cut -c1-100)"
     done
 }
 
@@ -38,7 +39,7 @@ run_logged()
     shift
     mkdir -p "$(dirname "$log")"
     : >"$log"
-    heartbeat "$log" &
+    heartbeat "$log" "$BASHPID" &
     beat=$!
     "$@" >"$log" 2>&1 </dev/null || status=$?
     kill "$beat" 2>/dev/null || true
