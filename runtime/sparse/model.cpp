@@ -157,7 +157,13 @@ Network parse_topology(const std::string &text, std::uint64_t seed)
         if (by == std::string::npos || dash == std::string::npos || by > dash)
             throw Error("topology " + quoted(text) + ": write radix:NEURONSxLAYERS-OUTPUTS");
         const std::uint32_t neurons = number(rest.substr(6, by - 6));
-        network = radix_net(neurons, number(rest.substr(by + 1, dash - by - 1)), seed);
+        // The first block of log2(neurons / 16) layers is not permuted: its first layer would join neighbours only.
+        const std::uint32_t layers = number(rest.substr(by + 1, dash - by - 1));
+        std::uint32_t block = 0;
+        while (neurons > 16U << block)
+            ++block;
+        network = radix_net(neurons, block + layers, seed);
+        network.layers.erase(network.layers.begin(), network.layers.begin() + block);
         network.layers.push_back(dense_layer(number(rest.substr(dash + 1)), neurons));
     } else {
         std::vector<std::uint32_t> sizes;

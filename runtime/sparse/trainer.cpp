@@ -137,17 +137,19 @@ void Trainer::backward(Tiles *delta)
                              whole_.model.network.clip, &below_, gradients);
             std::swap(*delta, below_);
         }
-        update(&layer.own);
-        update(&layer.ghost);
-        update(&layer.biases);
+        update(&layer.own, options_.decay);
+        update(&layer.ghost, options_.decay);
+        update(&layer.biases, 0);
     }
 }
 
-void Trainer::update(Parameters *parameters)
+void Trainer::update(Parameters *parameters, float decay)
 {
     float *w = parameters->value->data(), *m = parameters->moments.first.data(), *v = parameters->moments.second.data();
     const float *g = parameters->gradient.data(), rate = options_.rate, keep = options_.momentum;
     const std::size_t count = parameters->value->size();
+    for (std::size_t i = 0; decay > 0 && i < count; ++i)
+        w[i] -= rate * decay * w[i];
     if (options_.optimizer == Optimizer::sgd) {
         for (std::size_t i = 0; i < count; ++i) {
             m[i] = keep * m[i] + g[i];

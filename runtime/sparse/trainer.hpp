@@ -22,6 +22,7 @@ struct TrainingOptions {
     Optimizer optimizer = Optimizer::adam;
     Loss loss = Loss::softmax;
     float rate = 1e-3F, momentum = .9F, second_momentum = .999F, epsilon = 1e-8F;
+    float decay = 0; ///< weights, not biases, shrink by rate * decay in each step
     std::uint32_t widest = 64; ///< samples in a tile
     Instructions instructions = best_instructions();
 };
@@ -64,7 +65,7 @@ private:
     void forward(const Samples &samples, const std::vector<std::uint32_t> &which);
     Score score(const Samples &samples, const std::vector<std::uint32_t> &which, Tiles *delta);
     void backward(Tiles *delta);
-    void update(Parameters *parameters);
+    void update(Parameters *parameters, float decay);
     Parameters parameters_of(std::vector<float> *value) const;
     template <typename Get> std::vector<float> gather_weights(std::size_t k, const Get &get);
 

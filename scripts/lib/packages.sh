@@ -16,7 +16,7 @@ JIGSAW_BUILD_PACKAGES=(
 )
 # What the tests need beside that.
 # shellcheck disable=SC2034
-JIGSAW_CHECK_PACKAGES=(spin shellcheck binutils procps slurmdbd mariadb-server)
+JIGSAW_CHECK_PACKAGES=(spin shellcheck binutils procps slurmdbd mariadb-server libopenmpi-dev openmpi-bin)
 # Where LibTorch is wanted, for the tests of the Python package: 175 MiB more, 30 MB to fetch.
 # shellcheck disable=SC2034
 JIGSAW_PYTHON_CHECK_PACKAGES=(python3-torch python3-pip python3-setuptools python3-wheel)
