@@ -54,6 +54,24 @@ results_described() {
     done < <(sed -n 's/^ *X(\([A-Z_]*\), *\([0-9]*\), *\("[^"]*"\)).*/\1,\2,\3/p' "$top_srcdir/runtime/include/jigsaw/jigsaw.h")
     return $missing
 }
+# The .pc files as installed, but for where they point: this build.
+flags_of() { PKG_CONFIG_PATH=$top_builddir/runtime pkg-config --define-variable=libdir="$top_builddir/.libs" --define-variable=includedir="$top_srcdir/runtime/include" --cflags --libs "$1"; }
+by_pkg_config() { # MODULE SOURCE COMPILER...
+    local module=$1 source=$2 flags
+    shift 2
+    flags=$(flags_of "$module") || return 1
+    # shellcheck disable=SC2086
+    "$@" -o "$work/by-pc" "$source" $flags $sanitize && run "$work/by-pc"
+}
+if command -v pkg-config >/dev/null; then
+    # shellcheck disable=SC2086
+    ok "jigsaw.pc has the flags" by_pkg_config jigsaw "$work/jigsaw.c" ${CC%% *} -std=c11
+    if [ -e "$top_builddir/libjigsaw_torch.la" ]; then
+        printf '#include <jigsaw/torch.hpp>\nint main() { jigsaw::torch::Options options; return options.rank == 77; }\n' >"$work/torch.cpp"
+        # shellcheck disable=SC2086
+        ok "jigsaw_torch.pc has the flags" by_pkg_config jigsaw_torch "$work/torch.cpp" ${CXX%% *} -std=c++17
+    fi
+fi
 ok "every function has a page" described
 ok "jigsaw.3 lists every result with its text" results_described
 echo "1..$number"
