@@ -47,9 +47,12 @@ Images read_images(const std::string &path)
         for (std::int64_t column = 0; column <= kPixels; ++column) {
             if (!std::getline(cells, cell, ','))
                 bad_line(path, labels.size() + 1, "fewer than 65 numbers");
-            const int value = std::stoi(cell);
-            if (value < 0 || value > (column < kPixels ? 16 : 9))
-                bad_line(path, labels.size() + 1, cell + " is out of range");
+            const int most = column < kPixels ? 16 : 9;
+            char *rest = nullptr;
+            const long value = std::strtol(cell.c_str(), &rest, 10);
+            if (cell.empty() || *rest != '\0' || value < 0 || value > most)
+                bad_line(path, labels.size() + 1, "column " + std::to_string(column + 1) + " is \"" + cell.substr(0, 20) +
+                                                      "\", allowed is 0 to " + std::to_string(most));
             if (column < kPixels)
                 pixels.push_back(static_cast<float>(value) / 16.0f);
             else

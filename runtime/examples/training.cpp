@@ -12,11 +12,15 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <dlfcn.h>
+#include <fstream>
 #include <mutex>
+#include <unistd.h>
 
 namespace jigsaw::examples {
 
@@ -110,6 +114,7 @@ class Run {
     EndLine go(const std::atomic<bool> &stop)
     {
         bool stopped = false;
+        require_can_save();
         task_->module().train();
         turn_begin_ns_ = now_ns();
         while (next_ < options_.iterations && !stopped)
@@ -118,6 +123,17 @@ class Run {
     }
 
   private:
+    /// Before hours of training, not after.
+    void require_can_save() const
+    {
+        if (trainer_.rank() != 0 || options_.save.empty())
+            return;
+        const std::string probe = options_.save + ".new." + std::to_string(getpid());
+        if (!std::ofstream(probe))
+            throw std::runtime_error("--save " + options_.save + ": " + std::strerror(errno));
+        std::remove(probe.c_str());
+    }
+
     torch::Trainer start(const Place &place)
     {
         if (options_.iterations == 0)
@@ -269,6 +285,9 @@ int train_main(Options defaults, MakeTask make_task, const char *what_it_does, i
     } catch (const NoData &missing) {
         std::fprintf(stderr, "%s: skipped: %s\n", defaults.program.c_str(), missing.text.c_str());
         return 77;
+    } catch (const c10::Error &error) { // without 16 lines of backtrace
+        std::fprintf(stderr, "%s: %s\n", defaults.program.c_str(), error.what_without_backtrace());
+        return 1;
     } catch (const std::exception &error) {
         std::fprintf(stderr, "%s: %s\n", defaults.program.c_str(), error.what());
         return 1;

@@ -131,6 +131,18 @@ ok "text: no text is a skip that says what to do" eval 'statuses_are 77 && grep 
 start help 1 train_digits --help >"$work/help.out"
 finish
 ok "help names every option group" eval 'statuses_are 0 && [ "$(grep -c "^Training$\|^Depth\|^Run$" "$work/help.out")" = 3 ]'
+start nosave 1 train_digits "${small[@]}" --iterations 2 --save "$work/none/x.pt"
+finish
+ok "a checkpoint that cannot be written is refused before training" eval 'statuses_are 1 && [ "$(wc -l <"$work/nosave-0.err")" = 1 ] && grep -q -e "--save $work/none/x.pt: No such file" "$work/nosave-0.err"'
+echo junk >"$work/junk"
+for file in junk missing; do
+    start "$file" 1 train_digits "${small[@]}" --iterations 2 --resume "$work/$file"
+    finish
+    ok "--resume $file is one line" eval 'statuses_are 1 && [ "$(wc -l <"$work/$file-0.err")" = 1 ] && grep -q "$work/$file is no checkpoint of jigsaw" "$work/$file-0.err"'
+done
+start data 1 train_digits --data "$work/junk"
+finish
+ok "data that are none are named by file, line and column" eval 'statuses_are 1 && grep -q "junk:1: column 1 is \"junk\", allowed is 0 to 16" "$work/data-0.err"'
 start bad 1 train_digits --policy deep
 finish
 ok "a bad value names what is allowed" eval 'statuses_are 2 && grep -q "allowed is full, two-level" "$work/bad-0.err"'

@@ -169,7 +169,8 @@ Trainer attach(const std::vector<std::shared_ptr<::torch::nn::Module>> &blocks, 
 Trainer attach(const std::vector<std::vector<at::Tensor>> &blocks, const Options &options = {});
 
 /// Module, optimizer and the number of the next iteration in one file, which replaces an older one whole or not at all.
-/// All ranks hold the same parameters: one of them saves.
+/// All ranks hold the same parameters: one of them saves. Both throw Error, naming the file, when it cannot be written or
+/// read, or is of another model.
 void save_checkpoint(const std::string &path, const ::torch::nn::Module &module,
                      const ::torch::optim::Optimizer &optimizer, std::uint64_t next_iteration);
 /// Returns the number of the next iteration: Options::first_iteration of the run that goes on.
