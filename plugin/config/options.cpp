@@ -208,7 +208,7 @@ bool set_spb_option(core::SpbRequest *request, std::string *ret_why, const std::
     const auto index = static_cast<std::size_t>(row - spb_option_table().data());
     core::SpbRequest changed = *request;
     if (!kSetters[index](&changed, value)) {
-        *ret_why = "--" + name + "=" + shown(value) + ": not " + row->allowed;
+        *ret_why = "--" + name + "=" + shown(value) + ": allowed: " + row->allowed;
         return false;
     }
     *request = changed;

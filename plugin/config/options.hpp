@@ -19,7 +19,7 @@ struct OptionRow {
     const char *arginfo;  ///< "two-level|rotate|shuffle|fixed"
     const char *usage;    ///< one sentence for --help and the man page
     bool has_argument;    ///< an argument is required; false: it is optional (only --spb)
-    const char *allowed;  ///< completes "--name=VALUE: not ..."
+    const char *allowed;  ///< completes "--name=VALUE: allowed: ..."
     const char *fallback; ///< what its absence means, for the man page
 };
 const std::vector<OptionRow> &spb_option_table();

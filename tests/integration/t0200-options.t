@@ -17,23 +17,23 @@ refused() {
         is "${command%% *} $*: one line" "$output" "${command%% *}: error: $line"
     done
 }
-refused "--spb=99: not one of auto, off, full, nor a number of levels from 2 to 16" --spb=99
-refused "--spb-policy=fast: not one of two-level, rotate, shuffle, fixed" --spb --spb-policy=fast
-refused "--spb-warmup=-1: not a whole number of iterations from 0 to 1000000000" --spb --spb-warmup=-1
-refused "--spb-min-depth=nan: not a fraction from 0 to 1" --spb-min-depth=nan --spb
-refused "--spb-share=9: not no, nor a number of jobs from 2 to 8" --spb --spb-share=9
-refused "--spb-mem=20: not a size from 1M to 16T, such as 512M or 20G" --spb --spb-mem=20
-refused "--spb-weight=0: not a weight from 0.1 to 10" --spb --spb-weight 0
-refused "--spb-profile=../x: not 1 to 64 letters, digits, dots, underscores or dashes" --spb --spb-profile=../x
+refused "--spb=99: allowed: auto, off, full, or a number of levels from 2 to 16" --spb=99
+refused "--spb-policy=fast: allowed: two-level, rotate, shuffle, fixed" --spb --spb-policy=fast
+refused "--spb-warmup=-1: allowed: a whole number of iterations from 0 to 1000000000" --spb --spb-warmup=-1
+refused "--spb-min-depth=nan: allowed: a fraction from 0 to 1" --spb-min-depth=nan --spb
+refused "--spb-share=9: allowed: no, or a number of jobs from 2 to 8" --spb --spb-share=9
+refused "--spb-mem=20: allowed: a size from 1M to 16T, such as 512M or 20G" --spb --spb-mem=20
+refused "--spb-weight=0: allowed: a weight from 0.1 to 10" --spb --spb-weight 0
+refused "--spb-profile=../x: allowed: 1 to 64 letters, digits, dots, underscores or dashes" --spb --spb-profile=../x
 refused "--spb-weight=2: means nothing without --spb; add --spb" --spb-weight=2
 
 printf '#!/bin/sh\n#SBATCH --spb --spb-policy=slow\ntrue\n' >"$CLUSTER_DIR/script"
 output=$(slurm sbatch "$CLUSTER_DIR/script" 2>&1)
 is "a bad value in the script: exit status" $? 1
-is "a bad value in the script: one line" "$output" "sbatch: error: --spb-policy=slow: not one of two-level, rotate, shuffle, fixed"
+is "a bad value in the script: one line" "$output" "sbatch: error: --spb-policy=slow: allowed: two-level, rotate, shuffle, fixed"
 output=$(SLURM_SPANK__SLURM_SPANK_OPTION_jigsaw_spb=77 slurm sbatch --wrap true 2>&1)
 is "a bad value in the environment: exit status" $? 1
-like "a bad value in the environment" "$output" '--spb=77: not one of'
+like "a bad value in the environment" "$output" '--spb=77: allowed: auto'
 is "nothing was queued" "$(slurm squeue -h -t all)" ""
 
 # taken REQUEST OPTIONS: what the prolog wrote down. The first job ever also shows that the refused ones took no job id.

@@ -256,7 +256,7 @@ START_TEST(nothing_is_registered)
         {{option + "spb=off"}, nullptr},
         {{option + "spb=auto", option + "spb_share=no"}, nullptr},
         {{"SPANK_JIGSAW_MAP=forged"}, nullptr},
-        {{option + "spb=99"}, "job 12: its options are bad (--spb=99: not one of"},
+        {{option + "spb=99"}, "job 12: its options are bad (--spb=99: allowed: auto"},
         {{option + "spb=auto", option + "spb_mem=-1"}, "its options are bad (--spb-mem=-1"},
         {{option + "spb=auto", option + "evil=1"}, "its options are bad"},
         {{option + "spb_weight=2"}, "add --spb"},
