@@ -144,6 +144,16 @@ int run(const Options &options, Log &log)
     return status;
 }
 
+constexpr int kUsageError = 2;
+
+int print(const std::string &text)
+{
+    if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0)
+        return EXIT_SUCCESS;
+    std::fprintf(stderr, "jigsawd: standard output: %s\n", std::strerror(errno));
+    return EXIT_FAILURE;
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -151,13 +161,11 @@ int main(int argc, char **argv)
     Options options;
     std::string why;
     if (!parse_options(&options, &why, argc, argv)) {
-        std::fprintf(stderr, "jigsawd: %s\n%s", why.c_str(), kUsage);
-        return EXIT_FAILURE;
+        std::fprintf(stderr, "jigsawd: %s; `jigsawd --help` has the options\n", why.c_str());
+        return kUsageError;
     }
-    if (options.help || options.version) {
-        std::fputs(options.help ? kUsage : ("jigsawd " + std::string(kVersion) + "\n").c_str(), stdout);
-        return EXIT_SUCCESS;
-    }
+    if (options.help || options.version)
+        return print(options.help ? kUsage : "jigsawd " + std::string(kVersion) + "\n");
     Log log(options.log_level, stderr_sink());
     try {
         return run(options, log);

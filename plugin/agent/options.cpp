@@ -68,11 +68,11 @@ bool parse_options(Options *ret_options, std::string *ret_why, int argc, char **
             }
             break;
         case ':': *ret_why = std::string(argv[optind - 1]) + " needs a value"; return false;
-        default: *ret_why = std::string(argv[optind - 1]) + ": no such option; see --help"; return false;
+        default: *ret_why = std::string(argv[optind - 1]) + ": no such option"; return false;
         }
     }
     if (optind < argc) {
-        *ret_why = std::string(argv[optind]) + ": no argument is expected; see --help";
+        *ret_why = std::string(argv[optind]) + ": no argument is expected";
         return false;
     }
     if (!is_node_name(options.node)) {

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <set>
 
 namespace jigsaw::agent {
 
@@ -74,7 +76,24 @@ void add_process(Json &json, const Process &process, bool own)
     json.end();
 }
 
-void add_job(Json &json, const Agent &agent, const LocalJob &local, std::uint32_t uid)
+/// The group of each GPU of this node that has jobs: the lowest GPU of those that chains of common jobs connect. Jobs hidden
+/// from the reader connect GPUs, too.
+std::map<int, int> gpu_groups(const Agent &agent)
+{
+    std::map<int, int> groups;
+    for (const auto &[key, job] : agent.registry().jobs()) {
+        std::set<int> merged;
+        for (const int gpu : job.record.gpus)
+            merged.insert(groups.emplace(gpu, gpu).first->second);
+        for (auto &[gpu, group] : groups) {
+            if (merged.count(group) > 0)
+                group = *merged.begin();
+        }
+    }
+    return groups;
+}
+
+void add_job(Json &json, const Agent &agent, const LocalJob &local, const std::map<int, int> &groups, std::uint32_t uid)
 {
     const Job &job = *local.job;
     const bool own = uid == 0 || uid == job.record.uid;
@@ -83,6 +102,10 @@ void add_job(Json &json, const Agent &agent, const LocalJob &local, std::uint32_
     for (const int gpu : job.record.gpus)
         json.value(static_cast<double>(gpu));
     json.end();
+    if (job.record.gpus.empty())
+        json.null("group");
+    else
+        json.field("group", groups.at(job.record.gpus.front()));
     if (!agent.may_see(uid, job.record.uid)) {
         json.field("masked", true).end();
         return;
@@ -210,8 +233,9 @@ std::string status_json(const Agent &agent, std::uint32_t uid)
     for (const auto &[gpu, arbiter] : gpus)
         add_gpu(json, agent, gpu, arbiter, uid);
     json.end().array("jobs");
+    const std::map<int, int> groups = gpu_groups(agent);
     for (const LocalJob &job : local_jobs(agent))
-        add_job(json, agent, job, uid);
+        add_job(json, agent, job, groups, uid);
     return json.end().end().text() + "\n";
 }
 

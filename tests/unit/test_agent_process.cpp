@@ -231,6 +231,64 @@ START_TEST(a_second_jigsawd_ends_with_a_clear_line)
 }
 END_TEST
 
+START_TEST(wrong_usage_is_one_line)
+{
+    const Folder folder;
+    const struct {
+        std::vector<std::string> arguments;
+        const char *said;
+    } rows[] = {{{"--nonsense"}, "--nonsense: no such option"},
+                {{"now"}, "now: no argument is expected"},
+                {{"--config"}, "--config needs a value"},
+                {{"--log-level", "loud"}, "--log-level loud: error, warning, info or debug is needed"},
+                {{"--node", "a/b"}, "node name 'a/b': "}};
+    for (const auto &row : rows) {
+        const std::string log = folder.file(row.arguments[0]);
+        std::vector<std::string> words = {programs() + "/plugin/agent/jigsawd"};
+        words.insert(words.end(), row.arguments.begin(), row.arguments.end());
+        Child jigsawd(words, log);
+        ck_assert_int_eq(jigsawd.wait(), 2);
+        const std::string said = read_text(log);
+        ck_assert_msg(said.find(std::string("jigsawd: ") + row.said) == 0, "%s", said.c_str());
+        ck_assert_msg(said.find("`jigsawd --help` has the options\n") == said.find('\n') - 32, "%s", said.c_str());
+        ck_assert_uint_eq(std::count(said.begin(), said.end(), '\n'), 1);
+    }
+    Child full({"/bin/sh", "-c", programs() + "/plugin/agent/jigsawd --help >/dev/full"}, folder.file("full"));
+    ck_assert_int_eq(full.wait(), 1);
+    ck_assert_str_eq(read_text(folder.file("full")).c_str(), "jigsawd: standard output: No space left on device\n");
+}
+END_TEST
+
+/// "job:group" of every job that the status tells of, in its order.
+std::string groups_of(const std::string &status)
+{
+    std::string groups;
+    for (std::size_t at = 0; (at = status.find("\"group\":", at)) != std::string::npos; ++at) {
+        const std::size_t job = status.find("\"job_id\":", at);
+        groups += (groups.empty() ? "" : " ") + std::to_string(std::atoi(status.c_str() + job + 9)) + ":" +
+                  std::to_string(std::atoi(status.c_str() + at + 8));
+    }
+    return groups;
+}
+
+START_TEST(jobs_chained_over_gpus_are_one_group)
+{
+    Daemon daemon(programs());
+    const auto add = [&](core::JobId job, const std::vector<int> &gpus) {
+        daemon.register_job(job, getuid(), 0, Daemon::sharing(), gpus);
+    };
+    add(11, {1, 2});
+    add(12, {4});
+    add(13, {3, 5}); // joined to job 11 by job 15 only
+    add(14, {0});
+    add(15, {2, 3});
+    add(16, {4});
+    ck_assert(eventually([&] { return groups_of(daemon.status()) == "11:1 12:4 13:1 14:0 15:1 16:4"; }));
+    add(17, {0, 5});
+    ck_assert(eventually([&] { return groups_of(daemon.status()) == "11:0 12:4 13:0 14:0 15:0 16:4 17:0"; }));
+}
+END_TEST
+
 START_TEST(configuration_is_read_again)
 {
     Daemon daemon(programs());
@@ -360,7 +418,7 @@ int main()
     add_case(suite, "deaths", {a_killed_holder_frees_its_turn, a_forked_child_keeps_nothing, a_stopped_holder_loses_its_turn});
     add_case(suite, "life", {without_jigsawd_processes_go_on_and_come_back, a_stopped_jigsawd_finds_its_processes_again,
                              a_clean_end_lets_everybody_through_and_leaves_nothing, a_second_jigsawd_ends_with_a_clear_line,
-                             configuration_is_read_again});
+                             wrong_usage_is_one_line, jobs_chained_over_gpus_are_one_group, configuration_is_read_again});
     add_case(suite, "rights", {a_second_rank_of_the_same_number_is_refused, strangers_may_not_attach,
                                a_thousand_connections_and_garbage, memory_beyond_the_claim_is_marked});
     return run_tap(suite);
