@@ -25,5 +25,6 @@ AC_DEFUN([JIGSAW_SUMMARY], [
     _JIGSAW_ROW([unit tests], [CHECK], [check `$PKG_CONFIG --modversion check 2>/dev/null`])
     _JIGSAW_ROW([model tests], [SPIN], [$SPIN])
     AS_IF([test "x$enable_sanitizers" != xno], [printf '  %-44s %-4s %s\n' "sanitizers" yes "$enable_sanitizers"])
-    printf '\n  prefix %s, Slurm plugins in %s\n\n' "$prefix" "$slurmplugindir"
+    printf '\n  prefix %s, Slurm plugins in %s, jigsawd.service in %s\n\n' "$prefix" "$slurmplugindir" \
+        "${systemdsystemunitdir:-the folder of documents}"
 ])
