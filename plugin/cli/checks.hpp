@@ -3,6 +3,7 @@
 #ifndef JIGSAW_CLI_CHECKS_HPP
 #define JIGSAW_CLI_CHECKS_HPP
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,20 @@ std::string config_value(const std::string &show_config, const std::string &key)
 /// Is `word` one of the comma-separated words of `list` (case ignored)?
 bool has_word(const std::string &list, const std::string &word);
 
-/// SelectType, its parameters, PrologFlags, ProctrackType, GresTypes, plugins, plugstack, version.
-Findings check_slurm_config(const std::string &show_config);
-/// Is spank_jigsaw in this plugstack.conf, or in what it includes?
+/// SelectType, its parameters, PrologFlags, ProctrackType, GresTypes, plugins, plugstack. `run_dir`: jigsawd's.
+Findings check_slurm_config(const std::string &show_config, const std::string &run_dir);
+
+/// The line of plugstack.conf that loads spank_jigsaw.
+struct SpankLine {
+    std::string conf; ///< the file it stands in
+    std::string file; ///< the plugin as it is named there
+    std::vector<std::string> arguments;
+};
+/// In this plugstack.conf, or in what it includes.
+std::optional<SpankLine> find_spank_line(const std::string &path, int depth = 0);
 Finding check_plugstack(const std::string &path);
+/// Do prologs leave their records where jigsawd looks?
+Finding check_run_dir(const SpankLine &line, const std::string &run_dir);
 
 } // namespace jigsaw::cli
 #endif

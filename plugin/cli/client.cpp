@@ -2,7 +2,6 @@
 // Questions to jigsawd over its socket.
 #include "plugin/cli/client.hpp"
 
-#include "plugin/config/config.hpp"
 #include "plugin/config/registration.hpp"
 #include "runtime/page/socket.hpp"
 
@@ -11,7 +10,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace jigsaw::cli {
@@ -26,13 +27,15 @@ bool is_socket(const std::string &path)
     return stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
 }
 
-std::string run_dir_of(const Where &where)
+/// False with a line in *ret_why for a --config that does not tell. A broken file at the default path is the doctor's
+/// business: then it is the default folder, and *ret_why says so for the case that nothing is found there.
+bool find_run_dir(std::string *ret_run_dir, std::string *ret_why, const Where &where)
 {
-    if (!where.run_dir.empty())
-        return where.run_dir;
-    std::string why;
-    const auto config = config::load_config(&why, where.config); // a broken one is the doctor's business
-    return config ? config->run_dir : config::Config().run_dir;
+    const auto config = load_config(ret_why, where);
+    if (!config && !where.config.empty())
+        return false;
+    *ret_run_dir = !where.run_dir.empty() ? where.run_dir : config ? config->run_dir : config::Config().run_dir;
+    return true;
 }
 
 std::vector<Endpoint> sockets_below(const std::string &run_dir)
@@ -90,11 +93,30 @@ std::uint64_t last_time(const std::string &lines)
 
 } // namespace
 
+const std::string &Where::config_path() const
+{
+    static const std::string kDefault = config::kDefaultConfigPath;
+    return config.empty() ? kDefault : config;
+}
+
+std::shared_ptr<const config::Config> load_config(std::string *ret_why, const Where &where)
+{
+    if (!where.config.empty() && access(where.config.c_str(), F_OK) != 0) { // also one named like the default
+        *ret_why = where.config + ": " + std::strerror(errno);
+        return nullptr;
+    }
+    return config::load_config(ret_why, where.config_path());
+}
+
 std::vector<Endpoint> find_endpoints(std::string *ret_why, const Where &where)
 {
+    std::string run_dir, broken;
+    if (!find_run_dir(&run_dir, &broken, where)) {
+        *ret_why = broken;
+        return {};
+    }
     if (!where.socket.empty())
         return {{where.node, where.socket}};
-    const std::string run_dir = run_dir_of(where);
     std::vector<Endpoint> endpoints;
     if (!where.node.empty())
         endpoints = {{where.node, config::node_paths(run_dir, where.node).socket}};
@@ -104,8 +126,8 @@ std::vector<Endpoint> find_endpoints(std::string *ret_why, const Where &where)
     if (endpoints.empty() && own != nullptr)
         endpoints = {{"", own}};
     if (endpoints.empty())
-        *ret_why = "no jigsawd on this machine: no socket below " + run_dir +
-                   "; start it (systemctl start jigsawd), or ask on a GPU node";
+        *ret_why = "no jigsawd on this machine: no socket below " + run_dir + (broken.empty() ? "" : " (" + broken + ")") +
+                   "; start it (`jigsaw doctor` says how), or ask on a GPU node";
     return endpoints;
 }
 

@@ -3,7 +3,10 @@
 #ifndef JIGSAW_CLI_CLIENT_HPP
 #define JIGSAW_CLI_CLIENT_HPP
 
+#include "plugin/config/config.hpp"
+
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,15 +17,25 @@ struct Where {
     std::string socket;  ///< --socket
     std::string run_dir; ///< --run-dir; empty: of the configuration
     std::string node;    ///< --node; empty: all of this machine
-    std::string config = "/etc/jigsaw/jigsaw.yaml";
+    std::string config;  ///< --config; empty: /etc/jigsaw/jigsaw.yaml, which may be missing
+
+    const std::string &config_path() const;
 };
 
+/// The configuration; one that --config names must be there. nullptr with one line in *ret_why.
+std::shared_ptr<const config::Config> load_config(std::string *ret_why, const Where &where);
+
 struct Endpoint {
-    std::string node, socket;
+    std::string node; ///< empty: only the socket is known
+    std::string socket;
+
+    std::string title() const { return node.empty() ? "socket " + socket : "node " + node; }
+    /// What went wrong with it, as one line; what comes from the socket names it already.
+    std::string line(const std::string &why) const { return node.empty() ? why : "node " + node + ": " + why; }
 };
 
 /// --socket, else the sockets below run_dir (one per node; a test host has several), else JIGSAW_SOCKET of a job.
-/// Empty with one line in *ret_why when there is none.
+/// Empty with one line in *ret_why when there is none, or --config names a file that does not tell.
 std::vector<Endpoint> find_endpoints(std::string *ret_why, const Where &where);
 
 /// Ask for a document: "STATUS", "METRICS". False with one line in *ret_why.

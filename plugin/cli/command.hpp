@@ -28,11 +28,17 @@ int run_doctor(const Arguments &arguments);
 int run_sim(const Arguments &arguments);
 extern const char *const kStatusUsage, *const kTopUsage, *const kTraceUsage, *const kDoctorUsage, *const kSimUsage;
 
-/// Options of a command: "--name VALUE", "--name=VALUE" or "--flag". One that asks for help or is wrong ends the command:
-/// then *ret_status is set and ok() is false.
+/// What every command which asks jigsawd takes; in its usage.
+#define JIGSAW_CLI_WHERE "[--node NAME] [--run-dir DIR] [--socket PATH] [--config FILE]"
+
+/// Options of a command: "--name VALUE", "--name=VALUE", "-n VALUE", "-nVALUE" or "--flag". One that asks for help or is wrong
+/// ends the command: then read() is false and *ret_status is set.
 class OptionReader {
   public:
-    OptionReader(const Arguments &arguments, const char *usage) : arguments_(arguments), usage_(usage) {}
+    OptionReader(const char *command, const Arguments &arguments, const char *usage)
+        : command_(command), arguments_(arguments), usage_(usage)
+    {
+    }
     OptionReader &value(const std::string &name, std::string *ret_value);
     OptionReader &flag(const std::string &name, bool *ret_flag);
     OptionReader &where(Where *where); ///< --socket, --run-dir, --node, --config
@@ -40,6 +46,12 @@ class OptionReader {
     bool read(int *ret_status);
 
   private:
+    bool flag_known(const std::string &word);
+    std::string *target_of(const std::string &name) const;
+    bool wrong(int *ret_status, const std::string &what) const;
+
+    const char *command_;
+    const Where *where_ = nullptr;
     const Arguments &arguments_;
     const char *usage_;
     std::vector<std::pair<std::string, std::string *>> values_;
@@ -48,8 +60,12 @@ class OptionReader {
 
 /// "jigsaw: line" on standard error.
 void complain(const std::string &line);
-/// Whole-string decimal number above 0.
-bool parse_positive(double *ret_number, const std::string &text);
+/// "jigsaw: line" and kUsageError, for a command to return.
+int wrong_usage(const std::string &line);
+/// Whole-string decimal number from `least` to `most`.
+bool parse_in_range(double *ret_number, const std::string &text, double least, double most);
+/// Write out what stands in stdout's buffer. False, with one line on standard error, when any of it was lost.
+bool finish_output();
 
 } // namespace jigsaw::cli
 #endif

@@ -6,7 +6,6 @@
 #include "plugin/cli/checks.hpp"
 #include "plugin/cli/command.hpp"
 #include "plugin/config/config.hpp"
-#include "plugin/config/registration.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,7 +18,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
+#include <sstream>
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -28,40 +29,54 @@
 namespace jigsaw::cli {
 
 const char *const kDoctorUsage =
-    "usage: jigsaw doctor [--json] [--scontrol PROGRAM] [--config FILE] [--run-dir DIR] [--node NAME]\n"
+    "usage: jigsaw doctor [--json] [--scontrol PROGRAM] " JIGSAW_CLI_WHERE "\n"
     "Checks this machine's part of an installation: OK, WARN or FAIL, and what to change. Exit status 1 on "
-    "FAIL.\n";
+    "FAIL.\n"
+    "  --json              one object per check and line: result, subject, text, remedy\n"
+    "  --scontrol PROGRAM  instead of scontrol of the configuration\n";
 
 namespace {
 
 constexpr int kScontrolMs = 12000; ///< scontrol itself gives up after about 10 s
 
-Findings check_slurm(const std::string &scontrol, const std::string &slurm_conf)
+/// How this machine's Slurm is asked.
+struct Scontrol {
+    std::string program, slurm_conf;
+
+    agent::CommandResult run(const std::vector<std::string> &arguments) const
+    {
+        const std::atomic<bool> never{false};
+        std::vector<std::string> words = {program}, environment;
+        words.insert(words.end(), arguments.begin(), arguments.end());
+        if (!slurm_conf.empty())
+            environment.push_back("SLURM_CONF=" + slurm_conf);
+        return agent::run_command(words, environment, kScontrolMs, never);
+    }
+};
+
+Findings check_slurm(const Scontrol &scontrol, const std::string &run_dir)
 {
-    const std::atomic<bool> never{false};
-    std::vector<std::string> environment;
-    if (!slurm_conf.empty())
-        environment.push_back("SLURM_CONF=" + slurm_conf);
-    const agent::CommandResult shown =
-        agent::run_command({scontrol, "show", "config"}, environment, kScontrolMs, never);
+    const agent::CommandResult shown = scontrol.run({"show", "config"});
     if (shown.status != 0)
         return {{Result::fail, "slurm",
-                 "`" + scontrol + " show config` fails: " + shown.output.substr(0, shown.output.find('\n')),
+                 "`" + scontrol.program + " show config` fails: " + shown.output.substr(0, shown.output.find('\n')),
                  "start slurmctld, or run this where Slurm's commands work"}};
-    return check_slurm_config(shown.output);
+    return check_slurm_config(shown.output, run_dir);
 }
 
 Findings check_configuration(const Where &where, std::shared_ptr<const config::Config> *ret_config)
 {
     std::string why;
-    *ret_config = config::load_config(&why, where.config);
+    *ret_config = load_config(&why, where);
     if (!*ret_config)
         return {{Result::fail, "configuration", why, "correct it; jigsaw.yaml(5) has the keys"}};
-    Findings findings = {{Result::ok, "configuration", where.config + " can be read", ""}};
+    const std::string &path = where.config_path();
+    const bool there = access(path.c_str(), F_OK) == 0;
+    Findings findings = {{Result::ok, "configuration", path + (there ? " can be read" : " is not there: defaults"), ""}};
     if ((*ret_config)->gpu_memory.empty())
         findings.push_back({Result::warn, "configuration",
                             "gpu_memory is empty: GPU memory is not checked before jobs share",
-                            "give the bytes of each GPU type in " + where.config});
+                            "give the bytes of each GPU type in " + path});
     return findings;
 }
 
@@ -80,37 +95,74 @@ Finding check_mode(const std::string &path, mode_t wanted, std::uint32_t owner)
     return {Result::ok, "folders", path + " has mode " + text, ""};
 }
 
-Findings check_agent(const Endpoint &endpoint, const std::string &run_dir)
+/// `systemctl VERB jigsawd`, where it knows the unit. A package puts it where systemd looks; make install with another prefix
+/// does not.
+std::string systemctl_remedy(const std::string &verb)
+{
+    for (const char *folder : {"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system",
+                               "/usr/lib/systemd/system", "/lib/systemd/system"}) {
+        if (access((std::string(folder) + "/jigsawd.service").c_str(), R_OK) == 0)
+            return "systemctl " + verb + " jigsawd";
+    }
+    return "cp " JIGSAW_DOCDIR "/jigsawd.service /etc/systemd/system/ && systemctl daemon-reload && "
+           "systemctl enable --now jigsawd";
+}
+
+Findings check_agent(const Endpoint &endpoint)
 {
     std::string version, why;
     if (!fetch_version(&version, &why, endpoint))
-        return {{Result::fail, "jigsawd", "node " + endpoint.node + ": " + why,
-                 "systemctl restart jigsawd; its log says more"}};
-    Findings findings = {
-        {Result::ok, "jigsawd", "node " + endpoint.node + ": version " + version + " answers", ""}};
+        return {{Result::fail, "jigsawd", endpoint.line(why), systemctl_remedy("restart") + "; its log says more"}};
+    Findings findings = {{Result::ok, "jigsawd", endpoint.title() + ": version " + version + " answers", ""}};
     if (version != kVersion)
         findings.push_back({Result::warn, "versions", "jigsawd is " + version + ", this command is " + kVersion,
                             "install the same version of both and restart jigsawd"});
-    const config::NodePaths paths = config::node_paths(run_dir, endpoint.node);
     struct stat status{};
-    const std::uint32_t owner = stat(paths.socket.c_str(), &status) == 0 ? status.st_uid : 0;
-    findings.push_back(check_mode(paths.base, 0755, owner));
-    findings.push_back(check_mode(paths.jobs, 0700, owner));
-    findings.push_back(check_mode(paths.socket, 0666, owner));
+    const std::uint32_t owner = stat(endpoint.socket.c_str(), &status) == 0 ? status.st_uid : 0;
+    const std::string base = std::filesystem::path(endpoint.socket).parent_path(); // config::NodePaths
+    findings.push_back(check_mode(base, 0755, owner));
+    findings.push_back(check_mode(base + "/jobs", 0700, owner));
+    findings.push_back(check_mode(endpoint.socket, 0666, owner));
     return findings;
 }
 
-Findings check_agents(Where where, const config::Config *config)
+/// Why no jigsawd belongs on this machine; "": one does, or nobody can tell. `scontrol show aliases` names the nodes that are
+/// this machine (slurm.conf knows them, slurmctld is not asked).
+std::string why_no_agent(const Scontrol &scontrol)
 {
-    if (where.run_dir.empty())
-        where.run_dir = config ? config->run_dir : config::Config().run_dir;
+    const agent::CommandResult names = scontrol.run({"show", "aliases"});
+    std::istringstream words(names.output);
+    std::string all, name;
+    while (words >> name)
+        all += (all.empty() ? "" : ",") + name;
+    if (names.status != 0)
+        return "";
+    if (all.empty())
+        return "this machine is no node of the cluster";
+    const agent::CommandResult nodes = scontrol.run({"-o", "show", "node", all});
+    if (nodes.status != 0 || nodes.output.find("Gres=gpu") != std::string::npos ||
+        nodes.output.find(",gpu:") != std::string::npos)
+        return "";
+    return "node " + all + " has no GPU in slurm.conf";
+}
+
+Findings check_agents(const Where &where, const std::string &run_dir, const Scontrol &scontrol)
+{
+    Where asked = where;
+    asked.config.clear(); // has been read, or has failed, already
+    if (asked.socket.empty())
+        asked.run_dir = run_dir;
     std::string why;
-    const std::vector<Endpoint> endpoints = find_endpoints(&why, where);
-    if (endpoints.empty())
-        return {{Result::fail, "jigsawd", why, "on a GPU node: systemctl enable --now jigsawd"}};
+    const std::vector<Endpoint> endpoints = find_endpoints(&why, asked);
+    if (endpoints.empty()) {
+        const std::string not_here = why_no_agent(scontrol);
+        if (!not_here.empty())
+            return {{Result::warn, "jigsawd", "none here, and " + not_here, "run this on the GPU nodes, too"}};
+        return {{Result::fail, "jigsawd", "no socket below " + run_dir, "on a GPU node: " + systemctl_remedy("enable --now")}};
+    }
     Findings findings;
     for (const Endpoint &endpoint : endpoints) {
-        const Findings more = check_agent(endpoint, where.run_dir);
+        const Findings more = check_agent(endpoint);
         findings.insert(findings.end(), more.begin(), more.end());
     }
     return findings;
@@ -163,17 +215,18 @@ int run_doctor(const Arguments &arguments)
 {
     Where where;
     bool json = false;
-    std::string scontrol;
+    std::string program;
     int status = kOk;
-    OptionReader reader(arguments, kDoctorUsage);
-    if (!reader.where(&where).flag("--json", &json).value("--scontrol", &scontrol).read(&status))
+    OptionReader reader("doctor", arguments, kDoctorUsage);
+    if (!reader.where(&where).flag("--json", &json).value("--scontrol", &program).read(&status))
         return status;
     std::shared_ptr<const config::Config> config;
     Findings findings = check_configuration(where, &config);
-    if (scontrol.empty())
-        scontrol = config ? config->scontrol : "scontrol";
-    for (const Findings &more : {check_slurm(scontrol, config ? config->slurm_conf : ""),
-                                 check_agents(where, config.get()), check_kernel()})
+    if (!config)
+        config = std::make_shared<config::Config>();
+    const Scontrol scontrol{program.empty() ? config->scontrol : program, config->slurm_conf};
+    const std::string run_dir = where.run_dir.empty() ? config->run_dir : where.run_dir;
+    for (const Findings &more : {check_slurm(scontrol, run_dir), check_agents(where, run_dir, scontrol), check_kernel()})
         findings.insert(findings.end(), more.begin(), more.end());
     json ? print_json(findings) : print(findings);
     return has_failed(findings) ? kFailed : kOk;

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <vector>
 
 namespace {
 
@@ -30,7 +31,9 @@ void print_help(std::FILE *to)
     std::fputs("usage: jigsaw COMMAND [OPTIONS]\n\n", to);
     for (const Command &command : kCommands)
         std::fprintf(to, "  %-8s %s\n", command.name, command.summary);
-    std::fputs("  X        runs the program jigsaw-X\n\n"
+    std::fputs("  help     this list; `jigsaw help COMMAND`: its options\n"
+               "  version  the version, as --version\n"
+               "  X        runs the program jigsaw-X\n\n"
                "jigsaw COMMAND --help has the options, jigsaw(1) the rest.\n", to);
 }
 
@@ -42,14 +45,15 @@ const Command *find(const std::string &name)
 }
 
 /// Returns only when there is no such program.
-void exec_other(const std::string &name, char **argv)
+void exec_other(const std::string &name, std::vector<char *> argv)
 {
     const std::string program = "jigsaw-" + name;
-    argv[0] = const_cast<char *>(program.c_str());
+    argv.insert(argv.begin(), const_cast<char *>(program.c_str()));
+    argv.push_back(nullptr);
     if (const char *own = std::getenv("JIGSAW_EXEC_PATH"))
-        execv((std::string(own) + "/" + program).c_str(), argv);
-    execv((std::string(JIGSAW_LIBEXECDIR) + "/" + program).c_str(), argv);
-    execvp(program.c_str(), argv);
+        execv((std::string(own) + "/" + program).c_str(), argv.data());
+    execv((std::string(JIGSAW_LIBEXECDIR) + "/" + program).c_str(), argv.data());
+    execvp(program.c_str(), argv.data());
 }
 
 bool is_command_name(const std::string &name)
@@ -59,36 +63,64 @@ bool is_command_name(const std::string &name)
     }) && name[0] != '-';
 }
 
-} // namespace
+/// jigsaw-NAME in our place, or why not.
+int run_other(const std::string &name, const std::vector<char *> &arguments)
+{
+    if (!is_command_name(name))
+        return wrong_usage("'" + name + "' is no command; `jigsaw help` has the list");
+    exec_other(name, arguments);
+    return wrong_usage("'" + name + "' is no command" +
+                       (errno == ENOENT ? ", and no program jigsaw-" + name + " was found"
+                                        : ": jigsaw-" + name + ": " + std::strerror(errno)) +
+                       "; `jigsaw help` has the list");
+}
 
-int main(int argc, char **argv)
+/// `jigsaw help X` is `jigsaw X --help`.
+int run_help(const Arguments &arguments)
+{
+    if (arguments.size() > 1)
+        return wrong_usage("help takes one command, not also '" + arguments[1] + "'");
+    const std::string about = arguments.empty() ? "help" : arguments[0];
+    if (about == "help" || about == "version") {
+        print_help(stdout);
+        return kOk;
+    }
+    if (const Command *command = find(about)) {
+        std::fputs(command->usage, stdout);
+        return kOk;
+    }
+    char option[] = "--help";
+    return run_other(about, {option});
+}
+
+int run(int argc, char **argv)
 {
     const std::string name = argc > 1 ? argv[1] : "";
+    if (name.empty()) {
+        print_help(stderr);
+        return kUsageError;
+    }
     if (name == "--version" || name == "version") {
         std::printf("jigsaw %s\n", kVersion);
         return kOk;
     }
-    if (name.empty() || name == "--help" || name == "-h" || (name == "help" && argc == 2)) {
-        print_help(name.empty() ? stderr : stdout);
-        return name.empty() ? kUsageError : kOk;
-    }
-    if (name == "help" && find(argv[2]) != nullptr) {
-        std::fputs(find(argv[2])->usage, stdout);
-        return kOk;
-    }
+    const Arguments arguments(argv + 2, argv + argc);
+    if (name == "help" || name == "--help" || name == "-h")
+        return run_help(arguments);
+    if (const Command *command = find(name))
+        return command->run(arguments);
+    return run_other(name, std::vector<char *>(argv + 2, argv + argc));
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    int status = kFailed;
     try {
-        if (const Command *command = find(name))
-            return command->run(Arguments(argv + 2, argv + argc));
+        status = run(argc, argv);
     } catch (const std::exception &error) {
         complain(error.what());
-        return kFailed;
     }
-    if (is_command_name(name))
-        exec_other(name, argv + 1);
-    const bool missing = !is_command_name(name) || errno == ENOENT;
-    complain("'" + name + "' is no command" +
-             (missing ? ", and no program jigsaw-" + name + " was found"
-                      : ": jigsaw-" + name + ": " + std::strerror(errno)) +
-             "; `jigsaw help` has the list");
-    return kUsageError;
+    return finish_output() ? status : kFailed;
 }

@@ -31,7 +31,7 @@ struct Words {
 
 bool read_words(Words *w, const Arguments &arguments, int *ret_status)
 {
-    OptionReader reader(arguments, kSimUsage);
+    OptionReader reader("sim", arguments, kSimUsage);
     reader.value("--trace", &w->trace).value("--format", &w->format).value("--generate", &w->generate);
     reader.value("--profiles", &w->profiles).value("--depth-costs", &w->depth_costs);
     reader.value("--throughputs", &w->throughputs).value("--models", &w->models);

@@ -8,7 +8,7 @@
 namespace jigsaw::cli {
 
 const char *const kStatusUsage =
-    "usage: jigsaw status [--json | --metrics] [--node NAME] [--run-dir DIR] [--socket PATH] [--config FILE]\n"
+    "usage: jigsaw status [--json | --metrics] " JIGSAW_CLI_WHERE "\n"
     "Shows the GPUs, jobs and processes that share, as jigsawd on this machine sees them.\n"
     "  --json       the documents as jigsawd gives them, one node per line\n"
     "  --metrics    Prometheus text\n"
@@ -22,7 +22,7 @@ bool show(const Endpoint &endpoint, bool json, bool metrics)
     JsonValue document;
     if (!fetch(&text, &why, endpoint, metrics ? "METRICS" : "STATUS") ||
         (!json && !metrics && !parse_json(&document, &why, text))) {
-        complain("node " + endpoint.node + ": " + why);
+        complain(endpoint.line(why));
         return false;
     }
     std::fputs((json || metrics ? text : render_status(document, JsonValue())).c_str(), stdout);
@@ -36,9 +36,11 @@ int run_status(const Arguments &arguments)
     Where where;
     bool json = false, metrics = false;
     int status = kOk;
-    OptionReader reader(arguments, kStatusUsage);
+    OptionReader reader("status", arguments, kStatusUsage);
     if (!reader.where(&where).flag("--json", &json).flag("--metrics", &metrics).read(&status))
         return status;
+    if (json && metrics)
+        return wrong_usage("--json and --metrics are two forms of the answer: give one");
     std::string why;
     const std::vector<Endpoint> endpoints = find_endpoints(&why, where);
     if (endpoints.empty()) {

@@ -3,6 +3,7 @@
 // follow each other as plain text.
 #include "plugin/cli/command.hpp"
 #include "plugin/cli/view.hpp"
+#include "plugin/config/text.hpp"
 
 #include <poll.h>
 #include <signal.h>
@@ -11,13 +12,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 
 namespace jigsaw::cli {
 
 const char *const kTopUsage =
-    "usage: jigsaw top [-n N] [-d SECONDS] [--node NAME] [--run-dir DIR] [--socket PATH] [--config FILE]\n"
+    "usage: jigsaw top [-n N] [-d SECONDS] " JIGSAW_CLI_WHERE "\n"
     "Shows what `jigsaw status` shows, live. q ends it.\n"
     "  -n N        end after N looks\n"
     "  -d SECONDS  time between looks (2)\n";
@@ -54,10 +56,12 @@ class Terminal {
     }
     Terminal(const Terminal &) = delete;
 
-    void show(const std::string &text)
+    bool live() const { return live_; }
+    /// False when nobody can read it any more.
+    bool show(const std::string &text)
     {
-        std::fputs((live_ ? "\033[H" + clipped(text) + "\033[J" : text + "\n").c_str(), stdout);
-        std::fflush(stdout);
+        std::fputs((live_ ? "\033[H" + clipped(text) + "\033[J" : text).c_str(), stdout);
+        return std::fflush(stdout) == 0;
     }
     /// Until the next look; false: the user wants no more.
     bool wait(double seconds)
@@ -89,22 +93,61 @@ class Terminal {
     termios before_{};
 };
 
-/// One look at every node; what could not be asked says why.
-std::string look(const std::vector<Endpoint> &endpoints, std::map<std::string, JsonValue> *last)
-{
+struct Look {
     std::string shown;
+    std::vector<std::string> missing; ///< who could not be asked, and why
+};
+
+/// One look at every node.
+Look look(const std::vector<Endpoint> &endpoints, std::map<std::string, JsonValue> *last)
+{
+    Look made;
     for (const Endpoint &endpoint : endpoints) {
         std::string text, why;
         JsonValue document;
         if (!fetch(&text, &why, endpoint, "STATUS") || !parse_json(&document, &why, text)) {
-            shown += "node " + endpoint.node + ": " + why + "\n";
+            made.missing.push_back(endpoint.line(why));
             continue;
         }
         JsonValue &before = (*last)[endpoint.socket];
-        shown += (shown.empty() ? "" : "\n") + render_status(document, before);
+        made.shown += (made.shown.empty() ? "" : "\n") + render_status(document, before);
         before = std::move(document);
     }
-    return shown;
+    return made;
+}
+
+int complain_of(const Look &look)
+{
+    for (const std::string &line : look.missing)
+        complain(line);
+    return look.missing.empty() ? kOk : kFailed;
+}
+
+/// The exit status is that of the last look. On a screen what is missing stands in the picture, and is said at the end;
+/// elsewhere it goes to standard error at once.
+int watch(const std::vector<Endpoint> &endpoints, std::uint64_t looks, double seconds)
+{
+    std::map<std::string, JsonValue> last;
+    Look now = look(endpoints, &last);
+    if (now.shown.empty()) // not one answers: no screen for that
+        return complain_of(now);
+    int status = kOk;
+    bool live = false;
+    {
+        Terminal terminal;
+        live = terminal.live();
+        for (std::uint64_t done = 1;; ++done) {
+            std::string text = now.shown + (live || now.shown.empty() ? "" : "\n");
+            for (const std::string &line : now.missing)
+                text += live ? line + "\n" : "";
+            const bool goes_on = terminal.show(text);
+            status = live ? status : complain_of(now);
+            if (!goes_on || done == looks || !terminal.wait(seconds))
+                break;
+            now = look(endpoints, &last);
+        }
+    }
+    return live ? complain_of(now) : status;
 }
 
 } // namespace
@@ -112,16 +155,17 @@ std::string look(const std::vector<Endpoint> &endpoints, std::map<std::string, J
 int run_top(const Arguments &arguments)
 {
     Where where;
-    std::string count, delay = "2", why;
-    double seconds = 2, looks = 0;
+    std::string count, delay, why;
+    double seconds = 2;
+    std::uint64_t looks = 0; // without end
     int status = kOk;
-    OptionReader reader(arguments, kTopUsage);
+    OptionReader reader("top", arguments, kTopUsage);
     if (!reader.where(&where).value("-n", &count).value("-d", &delay).read(&status))
         return status;
-    if (!parse_positive(&seconds, delay) || (!count.empty() && !parse_positive(&looks, count))) {
-        complain("-n and -d need numbers above 0");
-        return kUsageError;
-    }
+    if (!count.empty() && !config::parse_whole(&looks, count, 1, 1000000000))
+        return wrong_usage("-n " + count + ": a whole number of looks from 1 to 1000000000 is needed");
+    if (!delay.empty() && !parse_in_range(&seconds, delay, 0.01, 86400))
+        return wrong_usage("-d " + delay + ": a number of seconds from 0.01 to 86400 is needed");
     const std::vector<Endpoint> endpoints = find_endpoints(&why, where);
     if (endpoints.empty()) {
         complain(why);
@@ -129,13 +173,7 @@ int run_top(const Arguments &arguments)
     }
     for (const int signal_number : {SIGINT, SIGTERM})
         signal(signal_number, on_signal);
-    Terminal terminal;
-    std::map<std::string, JsonValue> last;
-    for (double done = 1;; ++done) {
-        terminal.show(look(endpoints, &last));
-        if ((looks > 0 && done >= looks) || !terminal.wait(seconds))
-            return kOk;
-    }
+    return watch(endpoints, looks, seconds);
 }
 
 } // namespace jigsaw::cli

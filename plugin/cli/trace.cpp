@@ -6,20 +6,22 @@
 #include "plugin/cli/json_value.hpp"
 #include "plugin/cli/trace_events.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <vector>
 
 namespace jigsaw::cli {
 
 const char *const kTraceUsage =
-    "usage: jigsaw trace [--raw] [--output FILE] [--last SECONDS] [--from FILE] [--node NAME] [--run-dir DIR]\n"
+    "usage: jigsaw trace [--raw] [--output FILE] [--last SECONDS] [--from FILE | " JIGSAW_CLI_WHERE "]\n"
     "Writes the turn and depth log as Chrome trace events: open it in ui.perfetto.dev or chrome://tracing.\n"
     "  --raw           the log itself, JSON lines (docs/gate-log.md)\n"
     "  --output FILE   instead of standard output\n"
-    "  --last SECONDS  only what happened since\n"
+    "  --last SECONDS  only what happened since; with --from: before the log's last event\n"
     "  --from FILE     a recorded log (trace_file of jigsaw.yaml) instead of asking jigsawd\n";
 
 namespace {
@@ -40,6 +42,10 @@ bool read_all(std::string *ret_text, std::string *ret_why, const std::string &pa
     std::size_t got = 0;
     while ((got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0)
         ret_text->append(buffer, got);
+    if (std::ferror(file.get()) != 0) {
+        *ret_why = path + ": " + std::strerror(errno);
+        return false;
+    }
     return true;
 }
 
@@ -65,16 +71,68 @@ std::uint64_t since_ns(double last_s)
     return last_s > 0 && then > 0 ? static_cast<std::uint64_t>(then * 1e9) : 0;
 }
 
+struct GateLog {
+    std::string title, lines;
+    std::size_t first_line = 1; ///< of the file that it comes from
+};
+
+bool read_file(std::vector<GateLog> *ret_logs, std::string *ret_why, const std::string &path, double last_s)
+{
+    GateLog log;
+    log.title = path;
+    if (!read_all(&log.lines, ret_why, path))
+        return false;
+    if (last_s > 0) {
+        const std::size_t begin = recent_part(log.lines, static_cast<std::uint64_t>(last_s * 1e9));
+        const auto at = log.lines.begin() + static_cast<std::ptrdiff_t>(begin);
+        log.first_line += static_cast<std::size_t>(std::count(log.lines.begin(), at, '\n'));
+        log.lines.erase(log.lines.begin(), at);
+    }
+    *ret_logs = {std::move(log)};
+    return true;
+}
+
+bool ask(std::vector<GateLog> *ret_logs, std::string *ret_why, const Where &where, double last_s)
+{
+    std::vector<GateLog> logs;
+    for (const Endpoint &endpoint : find_endpoints(ret_why, where)) {
+        logs.push_back({endpoint.title(), ""});
+        if (!fetch_trace(&logs.back().lines, ret_why, endpoint, since_ns(last_s))) {
+            *ret_why = endpoint.line(*ret_why);
+            return false;
+        }
+    }
+    *ret_logs = std::move(logs);
+    return !ret_logs->empty();
+}
+
+/// The log itself, or events made of it.
+bool make_text(std::string *ret_text, std::string *ret_why, const std::vector<GateLog> &logs, bool raw)
+{
+    TraceEvents events;
+    std::string text;
+    for (const GateLog &log : logs) {
+        if (raw)
+            text += log.lines;
+        else if (!events.add_log(ret_why, log.title, log.lines, log.first_line)) {
+            *ret_why = log.title + ":" + *ret_why;
+            return false;
+        }
+    }
+    *ret_text = raw ? std::move(text) : events.text();
+    return true;
+}
+
 } // namespace
 
 int run_trace(const Arguments &arguments)
 {
     Where where;
     bool raw = false;
-    std::string output, last, from, why;
+    std::string output, last, from, text, why;
     double last_s = 0;
     int status = kOk;
-    OptionReader reader(arguments, kTraceUsage);
+    OptionReader reader("trace", arguments, kTraceUsage);
     reader.where(&where)
         .flag("--raw", &raw)
         .value("--output", &output)
@@ -82,45 +140,16 @@ int run_trace(const Arguments &arguments)
         .value("--from", &from);
     if (!reader.read(&status))
         return status;
-    if (!last.empty() && !parse_positive(&last_s, last)) {
-        complain("--last " + last + ": seconds above 0 are needed");
-        return kUsageError;
-    }
-    std::vector<std::pair<std::string, std::string>> logs; // node, lines
-    if (!from.empty()) {
-        logs.emplace_back(from, "");
-        if (!read_all(&logs.back().second, &why, from)) {
-            complain(why);
-            return kFailed;
-        }
-    } else {
-        for (const Endpoint &endpoint : find_endpoints(&why, where)) {
-            logs.emplace_back(endpoint.node, "");
-            if (!fetch_trace(&logs.back().second, &why, endpoint, since_ns(last_s))) {
-                complain("node " + endpoint.node + ": " + why);
-                return kFailed;
-            }
-        }
-    }
-    if (logs.empty()) {
-        complain(why);
-        return kFailed;
-    }
-    TraceEvents events;
-    std::string text;
-    for (const auto &[node, lines] : logs) {
-        if (raw)
-            text += lines;
-        else if (!events.add_log(&why, node, lines)) {
-            complain(node + ":" + why);
-            return kFailed;
-        }
-    }
-    if (!write_all(&why, output, raw ? text : events.text())) {
-        complain(why);
-        return kFailed;
-    }
-    return kOk;
+    if (!last.empty() && !parse_in_range(&last_s, last, 1e-6, 1e9))
+        return wrong_usage("--last " + last + ": a number of seconds from 0.000001 to 1000000000 is needed");
+    if (!from.empty() && !(where.socket + where.run_dir + where.node + where.config).empty())
+        return wrong_usage("--from reads a file and asks nobody: leave out --node, --run-dir, --socket and --config");
+    std::vector<GateLog> logs;
+    const bool got = from.empty() ? ask(&logs, &why, where, last_s) : read_file(&logs, &why, from, last_s);
+    if (got && make_text(&text, &why, logs, raw) && write_all(&why, output, text))
+        return kOk;
+    complain(why);
+    return kFailed;
 }
 
 } // namespace jigsaw::cli

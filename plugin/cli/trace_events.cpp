@@ -6,6 +6,7 @@
 #include "plugin/agent/json.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace jigsaw::cli {
 
@@ -37,7 +38,38 @@ void add_argument(agent::Json &json, const JsonValue &event, const char *key)
         json.field(key, event[key].integer());
 }
 
+/// The line's t_ns; false when it has none.
+bool time_of(std::uint64_t *ret_ns, const std::string &line)
+{
+    static const std::string kKey = "\"t_ns\":";
+    const std::size_t at = line.find(kKey);
+    if (at != std::string::npos)
+        *ret_ns = std::strtoull(line.c_str() + at + kKey.size(), nullptr, 10);
+    return at != std::string::npos;
+}
+
 } // namespace
+
+std::size_t recent_part(const std::string &lines, std::uint64_t last_ns)
+{
+    std::size_t kept = lines.size();
+    std::uint64_t newest = 0, later = 0;
+    for (bool first = true; kept > 0;) {
+        const std::size_t before = kept < 2 ? std::string::npos : lines.rfind('\n', kept - 2);
+        const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+        std::uint64_t ns = 0;
+        if (time_of(&ns, lines.substr(begin, kept - begin))) { // any other line is add_log()'s to complain of
+            if (first)
+                newest = later = ns;
+            first = false;
+            if (ns > later || newest - ns > last_ns)
+                break;
+            later = ns;
+        }
+        kept = begin;
+    }
+    return kept;
+}
 
 void TraceEvents::append(const std::string &json)
 {
@@ -110,14 +142,14 @@ void TraceEvents::add_event(const JsonValue &event)
         instant(event);
 }
 
-bool TraceEvents::add_log(std::string *ret_why, const std::string &node, const std::string &lines)
+bool TraceEvents::add_log(std::string *ret_why, const std::string &title, const std::string &lines, std::size_t first_line)
 {
     ++node_;
     open_.clear();
     agent::Json name;
     name.object().field("name", "process_name").field("ph", "M").field("pid", node_);
-    append(name.object("args").field("name", "node " + node).end().end().text());
-    std::size_t number = 0;
+    append(name.object("args").field("name", title).end().end().text());
+    std::size_t number = first_line - 1;
     for (std::size_t begin = 0; begin < lines.size();) {
         const std::size_t end = std::min(lines.find('\n', begin), lines.size());
         const std::string line = lines.substr(begin, end - begin);

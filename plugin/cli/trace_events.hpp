@@ -5,16 +5,22 @@
 
 #include "plugin/cli/json_value.hpp"
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 
 namespace jigsaw::cli {
 
+/// Where in a log begins what happened in the `last_ns` before its last event. What an earlier boot left in the same file is
+/// older whatever its times say: they begin anew with each boot.
+std::size_t recent_part(const std::string &lines, std::uint64_t last_ns);
+
 class TraceEvents {
   public:
-    /// Add one node's log. False with "line: what is wrong" in *ret_why; the events before it stay.
-    bool add_log(std::string *ret_why, const std::string &node, const std::string &lines);
+    /// Add one node's log under a title; its first line is that of this number. False with "line: what is wrong" in *ret_why;
+    /// the events before it stay.
+    bool add_log(std::string *ret_why, const std::string &title, const std::string &lines, std::size_t first_line = 1);
     /// The whole document.
     std::string text() const;
 

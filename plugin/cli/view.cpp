@@ -83,18 +83,24 @@ std::string phase(const JsonValue &directive)
            " #" + directive["generation"].text;
 }
 
+/// "-" of a jigsawd that is older than this command.
+std::string group(const JsonValue &job)
+{
+    return job["group"].is_null() ? "-" : job["group"].text;
+}
+
 std::string job_table(const JsonValue &now)
 {
-    Table table({">JOB", "USER", "GPUS", "OPTIONS", "FOLLOWS", ">DEPTH", ">SHARE", ">GPU TIME", "STATE"});
+    Table table({">GROUP", ">JOB", "USER", "GPUS", "OPTIONS", "FOLLOWS", ">DEPTH", ">SHARE", ">GPU TIME", "STATE"});
     for (const JsonValue &job : now["jobs"].items) {
         if (job["masked"].boolean) {
-            table.row({"-", "another", joined(job["gpus"], ","), "-", "-", "-", "-", "-", "masked (PrivateData)"});
+            table.row({group(job), "-", "another", joined(job["gpus"], ","), "-", "-", "-", "-", "-", "masked (PrivateData)"});
             continue;
         }
         std::string state = job["over"].boolean ? "over" : job["attached"].boolean ? "attached" : "not attached";
         for (const JsonValue &sentence : job["misbehaving"].items)
             state += "; " + sentence.text;
-        table.row({job["job_id"].text, user_name(job["uid"].integer()), joined(job["gpus"], ","),
+        table.row({group(job), job["job_id"].text, user_name(job["uid"].integer()), joined(job["gpus"], ","),
                    job["options"].text, phase(job["agreed"]), percent(job["depth_fraction"].number),
                    percent(job["turn_share"].number), duration(job["gpu_seconds"].number), state});
     }

@@ -20,7 +20,7 @@ like "jigsaw status shows both jobs" "$(jigsaw status)" "$a .*(.|\n)*$b"
 is "its JSON has both jobs in one group on GPU 0" "$(jigsaw status --json | "${PYTHON:-python3}" -c '
 import json, sys
 node = json.loads(sys.stdin.readline())
-print(*sorted(str(job["job_id"]) for job in node["jobs"]))')" "$a $b"
+print(*sorted(str(job["job_id"]) for job in node["jobs"]), {job["group"] for job in node["jobs"]})')" "$a $b {0}"
 like "jigsaw top looks once" "$(jigsaw top -n 1)" "$b"
 ok "jigsaw doctor is content with this cluster" jigsaw doctor
 ok "jigsaw trace is written" jigsaw trace --output "$CLUSTER_DIR/out/trace.json"
