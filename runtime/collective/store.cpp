@@ -168,6 +168,7 @@ struct Store::State {
     Clock::time_point next_progress = start + kFirstProgress;
     std::string why = "nobody answered"; ///< the last knock failed
     std::string missing;                 ///< ranks, once we are in
+    bool gone = false;                   ///< the store was there and is not any more
 
     std::mutex write_mutex; ///< of the socket's sending side
     std::mutex mutex;       ///< of values, ended
@@ -188,7 +189,7 @@ std::string Store::State::waiting() const
         return me + "rank 0 at " + place + " since " + seconds_since(start) + " (" + why + ")";
     const bool many = missing.find_first_of(", ") != std::string::npos;
     return me + (many ? "ranks " : "rank ") + missing + " of " + std::to_string(where.size) + " at " + place +
-           " since " + seconds_since(start);
+           " since " + seconds_since(start) + (gone ? ", and rank 0 went away" : "");
 }
 
 void Store::State::progress()
@@ -215,8 +216,10 @@ bool Store::State::knock(const SocketAddress &address)
     if (!write_all(socket.fd(), encode_hello(hello)))
         return false;
     const std::optional<Frame> frame = await_frame(&why, socket.fd(), in, Clock::now() + kAnswerTime);
-    if (frame && frame->type == FrameType::welcome)
+    if (frame && frame->type == FrameType::welcome) {
+        gone = false;
         return true;
+    }
     if (frame && frame->type == FrameType::refused && !frame->payload.empty()) {
         why = frame->payload.substr(1, kMaxTextBytes);
         if (frame->payload.front() == 'F')
@@ -266,7 +269,7 @@ void Store::State::come_in()
                 return;
             if (Clock::now() - start >= where.timeout)
                 break;
-            missing.clear();
+            gone = true; // it may have given up a moment before us: who was missing then is still the best answer
             if (where.rank != 0) {
                 where.address = given.address;
                 where.ports = given.ports;

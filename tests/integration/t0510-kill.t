@@ -23,6 +23,10 @@ no_process_of() { # NAME
     for entry in /proc/[0-9]*; do ! _command_of "${entry#/proc/}" | grep -q "^[^ ]*$CLUSTER_DIR/bin/toy_train .*/out/$1-" || return 1; done
 }
 
+# How many turns were taken away from somebody since the start, on both nodes.
+leases() { cat "$(agent_trace 1)" "$(agent_trace 2)" | grep -c '"event":"lease"'; }
+no_turn_was_lost() { [ "$(leases)" = "$leases_before" ]; }
+
 say "a rank is killed, with a forked data loader alive"
 start_pair --fork-loader
 kill -KILL "$(toy_pid a 1)"
@@ -46,7 +50,8 @@ ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
 
 say "slurmd is killed"
-start_pair
+start_pair --fork-loader
+leases_before=$(leases)
 cluster_kill 1
 ok "a goes on meanwhile" reached a 0 120
 cluster_begin 1
@@ -54,18 +59,24 @@ ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
 ok "no record of a is left" wait_for 20 records_gone "$a"
 
+ok "no turn was lost" no_turn_was_lost
+ok "nor a process of a left, the loaders included" wait_for 20 no_process_of a
+
 say "slurmstepd of a is killed"
 start_pair
 pid=$(step_pid "$a") && kill -KILL "$pid"
 ok "b ends well" ended_well "$b" b
 cancel "$a"
 ok "no record of a is left" wait_for 20 records_gone "$a"
+# Slurm cannot end them without its slurmstepd; they end by themselves.
+ok "nor, once they are through, a process of a" wait_for 60 no_process_of a
 
 say "slurmctld is killed and comes back"
 long=(--iterations 1500 --forward-us 1000 --backward-us 3000) # long enough for slurmctld to write its state
 start_pair
 touch "$CLUSTER_DIR/started" # slurmctld writes its state some seconds after a change: a job it never wrote down is lost
 wait_for 30 test "$CLUSTER_DIR/state/job_state" -nt "$CLUSTER_DIR/started"
+leases_before=$(leases)
 cluster_kill ctld
 at=$(toy_at a 0)
 ok "a goes on without slurmctld" reached a 0 $((at + 20))
@@ -73,8 +84,36 @@ cluster_begin ctld
 ok "the jobs are still on the same GPU" test "$(job_gpus "$a" n1)" = "$(job_gpus "$b" n1)"
 ok "a ends well" ended_well "$a" a
 ok "b ends well" ended_well "$b" b
+ok "no turn was lost" no_turn_was_lost
 
-long=(--iterations 1500 --forward-us 1000 --backward-us 3000)
+say "slurmctld, slurmd and the slurmstepd of a are stopped, and go on"
+start_pair --fork-loader
+leases_before=$(leases)
+pid=$(step_pid "$a")
+kill -STOP "$pid"
+cluster_kill 1 STOP
+cluster_kill ctld STOP
+at=$(toy_at a 0) at_b=$(toy_at b 0)
+ok "a goes on meanwhile" reached a 0 $((at + 30))
+ok "b goes on meanwhile" reached b 0 $((at_b + 30))
+cluster_kill ctld CONT
+cluster_kill 1 CONT
+kill -CONT "$pid"
+ok "a ends well" ended_well "$a" a
+ok "b ends well" ended_well "$b" b
+ok "no turn was lost" no_turn_was_lost
+
+say "jigsawd is stopped, and goes on"
+start_pair
+agent_kill 1 STOP
+agent_kill 2 STOP
+at=$(toy_at a 0)
+ok "a goes on without jigsawd" reached a 0 $((at + 20))
+agent_kill 1 CONT
+agent_kill 2 CONT
+ok "a goes on with it" reached a 0 $((at + 60))
+ok "a ends well" ended_well "$a" a
+ok "b ends well" ended_well "$b" b
 
 say "a rank is stopped, and goes on"
 start_pair

@@ -80,8 +80,10 @@ START_TEST(who_is_missing_is_named_to_all)
     std::mutex mutex;
     std::vector<std::string> lines;
     const std::uint16_t port = free_port();
-    // Long enough that the store has told who is missing (1 s) and the first line of progress is due (3 s).
+    // Long enough that the store has told who is missing (1 s) and the first line of progress is due (3 s). Rank 0, and the
+    // store with it, gives up first.
     const auto outcomes = meet(port, 4, {0, 1}, 6s, [&](Rendezvous &where) {
+        where.timeout += where.rank * 500ms;
         where.log = [&](const std::string &line) {
             const std::lock_guard lock(mutex);
             lines.push_back(line);
@@ -93,6 +95,7 @@ START_TEST(who_is_missing_is_named_to_all)
         ck_assert_int_eq(outcome.code, JIGSAW_TIMEOUT);
         ASSERT_CONTAINS(outcome.text, place);
     }
+    ASSERT_CONTAINS(outcomes[1].text, ", and rank 0 went away");
     ck_assert_uint_eq(lines.size(), 2);
     for (const std::string &line : lines)
         ASSERT_CONTAINS(line, place);
