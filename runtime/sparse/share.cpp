@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/sparse/share.hpp"
 
-#include "runtime/sparse/random.hpp"
-
 #include <algorithm>
 
 namespace jigsaw::sparse {
@@ -139,29 +137,6 @@ NetworkShare share_of(const Network &network, const Partition &partition, int ra
         share.layers.push_back(
             share_of_layer(network.layers[k], partition.owner[k], partition.owner[k + 1], part, partition.parts));
     return share;
-}
-
-Partition even_partition(const Network &network, std::uint32_t parts)
-{
-    Partition partition;
-    partition.parts = parts;
-    for (std::size_t k = 0; k <= network.layers.size(); ++k) {
-        const std::uint64_t neurons = k == 0 ? network.inputs() : network.layers[k - 1].rows;
-        Owners owner;
-        for (std::uint64_t i = 0; i < neurons; ++i)
-            owner.push_back(static_cast<std::uint32_t>(i * parts / neurons));
-        partition.owner.push_back(std::move(owner));
-    }
-    return partition;
-}
-
-Partition shuffled_partition(const Network &network, std::uint32_t parts, std::uint64_t seed)
-{
-    Partition partition = even_partition(network, parts);
-    Random random(seed);
-    for (Owners &owner : partition.owner)
-        random.shuffle(owner);
-    return partition;
 }
 
 } // namespace jigsaw::sparse

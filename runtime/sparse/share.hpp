@@ -50,11 +50,6 @@ struct NetworkShare {
 
 NetworkShare share_of(const Network &network, const Partition &partition, int rank);
 
-/// Part p owns a run of neurons of every layer, all runs equally long but for one.
-Partition even_partition(const Network &network, std::uint32_t parts);
-/// The same sizes, neurons at random.
-Partition shuffled_partition(const Network &network, std::uint32_t parts, std::uint64_t seed);
-
 } // namespace jigsaw::sparse
 
 #endif

@@ -2,6 +2,7 @@
 // jigsaw-sparse: runs, trains and prunes sparse networks, on one rank or under mpirun or srun --mpi=pmix (jigsaw-sparse(1)).
 #include "runtime/sparse/formats.hpp"
 #include "runtime/sparse/inference.hpp"
+#include "runtime/sparse/partition.hpp"
 #include "runtime/sparse/random.hpp"
 #include "runtime/sparse/trainer.hpp"
 
@@ -52,7 +53,7 @@ constexpr char kUsage[] =
     "      --decay X (0), --loss softmax|squared, --clip X (0: none), --seed N\n"
     "  prune: --keep SHARE of each layer's weights, the largest; --keep-last SHARE of the last layer's (default 1)\n"
     "  all:\n"
-    "      --partition P      even, random or a file of jigsaw partition (default even)\n"
+    "      --partition P      contiguous, random or a file of jigsaw partition (default contiguous)\n"
     "      --threads N        of each rank (default 1)\n"
     "      --patience S       how long a silent rank is waited for (default 120)\n"
     "      --json             one JSON object per epoch or run\n"
@@ -60,7 +61,7 @@ constexpr char kUsage[] =
     "      --help, --version\n";
 
 struct Request {
-    std::string command, file, inputs, categories, output, data, topology, from, resume, model, partition = "even";
+    std::string command, file, inputs, categories, output, data, topology, from, resume, model, partition = "contiguous";
     std::uint32_t samples = 0, layers = 0, batch = 0, epochs = 30, every = 1, threads = 1;
     std::int64_t test = -1;
     std::uint64_t seed = 1;
@@ -222,10 +223,10 @@ void check_place(const std::string &path)
 Partition partition_for(const Request &r, const Network &network, int ranks)
 {
     const auto parts = static_cast<std::uint32_t>(ranks);
-    if (r.partition == "even")
-        return even_partition(network, parts);
+    if (r.partition == "contiguous")
+        return contiguous_partition(network, parts);
     if (r.partition == "random")
-        return shuffled_partition(network, parts, r.seed);
+        return random_partition(network, parts, r.seed);
     const Partition partition = read_partition(r.partition);
     if (partition.parts != parts)
         throw Error(r.partition + ": for " + std::to_string(partition.parts) + " ranks, but there are " + std::to_string(parts));

@@ -4,6 +4,7 @@
 #include "runtime/sparse/formats.hpp"
 #include "runtime/sparse/generate.hpp"
 #include "runtime/sparse/inference.hpp"
+#include "runtime/sparse/partition.hpp"
 #include "runtime/sparse/random.hpp"
 #include "runtime/sparse/trainer.hpp"
 
@@ -71,7 +72,7 @@ std::vector<std::uint32_t> slow_inference(const Network &network, const Samples 
 /// Parts of very uneven sizes; one has nothing where there are many.
 Partition uneven_partition(const Network &network, std::uint32_t parts)
 {
-    Partition partition = shuffled_partition(network, parts, 5);
+    Partition partition = random_partition(network, parts, 5);
     for (std::vector<std::uint32_t> &owner : partition.owner)
         for (std::uint32_t &part : owner)
             part = parts > 1 && part + 1 == parts ? 0 : part;
@@ -95,8 +96,8 @@ START_TEST(inference)
             for (int way = 0; way < 3; ++way)
                 for (const bool drop : {true, false}) {
                     const auto parts = static_cast<std::uint32_t>(ranks);
-                    const Partition partition = way == 0   ? even_partition(network, parts)
-                                                : way == 1 ? shuffled_partition(network, parts, 1)
+                    const Partition partition = way == 0   ? contiguous_partition(network, parts)
+                                                : way == 1 ? random_partition(network, parts, 1)
                                                            : uneven_partition(network, parts);
                     std::vector<std::uint64_t> bytes(parts), words(parts), done(parts);
                     SparseWorld(ranks).run([&](Comm &comm) {
@@ -268,7 +269,7 @@ std::vector<double> curve(int ranks, Optimizer optimizer, int way, Checkpoint *l
     const Samples samples = random_samples(24, 200, 6, 5);
     const auto parts = static_cast<std::uint32_t>(ranks);
     const Partition partition =
-        way == 0 ? even_partition(from.model.network, parts) : uneven_partition(from.model.network, parts);
+        way == 0 ? contiguous_partition(from.model.network, parts) : uneven_partition(from.model.network, parts);
     std::vector<double> losses;
     SparseWorld(ranks).run([&](Comm &comm) {
         Workers workers(1);
