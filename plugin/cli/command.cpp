@@ -11,6 +11,7 @@ namespace jigsaw::cli {
 
 void complain(const std::string &line)
 {
+    std::fflush(stdout); // so that both stand in their order where they go to the same file
     std::fprintf(stderr, "jigsaw: %s\n", line.c_str());
 }
 

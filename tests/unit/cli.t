@@ -9,14 +9,14 @@ agent=
 cleanup() { [ -z "$agent" ] || { kill "$agent"; wait "$agent"; } 2>/dev/null; rm -rf "$dir"; }
 trap cleanup EXIT
 says() { "$jigsaw" "$@" 2>&1; }
-complains() { "$jigsaw" "$@" 2>&1 >/dev/null; }
+complains() { { "$jigsaw" "$@" >/dev/null; } 2>&1; }
 status_of() { "$jigsaw" "$@" >/dev/null 2>&1; echo $?; }
 # refused LINE ARGUMENTS: wrong usage is one line on standard error that names it, and status 2.
 refused() {
     local line=$1
     shift
     is "jigsaw $*: status" "$(status_of "$@")" 2
-    like "jigsaw $*: what is wrong" "$(complains "$@" | tr '\n' '$')" "^jigsaw: $line[^\$]*\\\$\$"
+    like "jigsaw $*: what is wrong" "$(complains "$@" | tr '\n' '$')" "^jigsaw: ${line}[^\$]*\\\$\$"
     is "jigsaw $*: nothing on standard output" "$("$jigsaw" "$@" 2>/dev/null)" ""
 }
 
@@ -160,6 +160,22 @@ is "and by the doctor, with its folders" "$(says doctor --config "$dir/jigsaw.ya
 like "top to a full device" "$("$jigsaw" top -d 0.1 --config "$dir/jigsaw.yaml" 2>&1 >/dev/full; echo $?)" \
     '^jigsaw: standard output: [^$]*1$'
 like "top looks twice and ends" "$(says top -n 2 -d 0.1 --config "$dir/jigsaw.yaml" | tr '\n' ' ')" 'node t1.*node t1'
+# A second node whose jigsawd was killed: its socket is a file that nobody listens to.
+mkdir "$dir/run/t2"
+"${PYTHON:-python3}" -c 'import socket, sys; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).bind(sys.argv[1])' "$dir/run/t2/socket"
+refusal="node t2: connect to $dir/run/t2/socket: Connection refused"
+is "a node that cannot be asked: top shows the others and fails" \
+    "$("$jigsaw" top -n2 -d0.1 --config "$dir/jigsaw.yaml" 2>"$dir/err" | grep -c '^node t1'; echo "${PIPESTATUS[0]}"; cat "$dir/err")" \
+    "2
+1
+jigsaw: $refusal
+jigsaw: $refusal"
+like "as does status" "$("$jigsaw" status --config "$dir/jigsaw.yaml" 2>&1; echo $?)" "node t1.*$refusal"$'\n1$'
+# On a terminal it stands in the picture, and again where the screen was left.
+picture=$("${PYTHON:-python3}" -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' \
+    "$jigsaw" top -n 2 -d 0.1 --config "$dir/jigsaw.yaml" </dev/null; echo $?)
+like "so it does on a terminal" "$picture" $'\033\\[\\?1049h.*node t1.*'"$refusal"$'.*\033\\[\\?1049l.*jigsaw: '"$refusal"$'[^\n]*\n1$'
+rm -r "$dir/run/t2"
 like "metrics are told" "$(says status --metrics --config "$dir/jigsaw.yaml")" 'jigsaw_agent_info\{version='
 like "json is told" "$(says status --json --config "$dir/jigsaw.yaml")" '^\{"node":"t1"'
 like "the log begins with the start" "$(says trace --raw --config "$dir/jigsaw.yaml")" '"event":"start"'
