@@ -20,6 +20,7 @@ AC_DEFUN([JIGSAW_SUMMARY], [
     _JIGSAW_ROW([  its check against the real headers], [NCCL], [$NCCL_CPPFLAGS])
     _JIGSAW_ROW([libjigsaw_torch and examples], [LIBTORCH], [LibTorch $TORCH_VERSION])
     _JIGSAW_ROW([sparse networks on several ranks (MPI)], [MPI], [Open MPI `$PKG_CONFIG --modversion ompi 2>/dev/null`])
+    _JIGSAW_ROW([  a partitioner to compare with], [ZOLTAN], [$ZOLTAN_LIBS])
     _JIGSAW_ROW([  GraphBLAS to compare with in bench/sparse], [GRAPHBLAS], [$GRAPHBLAS_LIBS])
     _JIGSAW_ROW([Python package], [PYTHON], [$pythondir])
     _JIGSAW_ROW([unit tests], [CHECK], [check `$PKG_CONFIG --modversion check 2>/dev/null`])

@@ -18,8 +18,7 @@ struct Heats {
     std::uint32_t steps;
     double proposals; ///< per vertex of the finest level, over all steps
 };
-constexpr Heats kFromNothing{1.4, .035, .5, 300, 1500}; ///< the network's own level from a random start
-constexpr Heats kMerged{1.4, .035, .5, 450, 3000};      ///< fewer vertices from a random start: a proposal is cheap
+constexpr Heats kFromNothing{1.4, .035, .5, 300, 1500}; ///< the coarsest level, from a random start
 constexpr Heats kFromCoarser{.035, .005, 0, 60, 600};
 constexpr Heats kPlateau{.05, .002, .6, 50, 300}; ///< where a net rarely fits a part, only a blurred view has a slope
 constexpr double kSharp = .85; ///< the share of the steps after which nothing is blurred
@@ -160,7 +159,7 @@ Partition partition_network(const Network &network, const PartitionOptions &opti
             unit = std::max(refiner.typical_change(random), mean_net_weight(level));
         Search search{refiner, options, random, unit, static_cast<double>(levels[0].vertices()),
                       "level " + std::to_string(levels.size() - at) + " of " + std::to_string(levels.size())};
-        search.run(!coarsest ? kFromCoarser : at == 0 ? kFromNothing : kMerged, coarsest);
+        search.run(coarsest ? kFromNothing : kFromCoarser, coarsest);
         if (at == 0)
             search.run(kPlateau, false);
         owners = at > 0 ? finer(refiner.owners(), maps[at - 1]) : refiner.owners();
