@@ -64,7 +64,7 @@ std::uint32_t wanted_levels(const core::SpbRequest &request, std::uint32_t world
 {
     if (request.levels > 0)
         return std::min(request.levels, JIGSAW_MAX_LEVELS);
-    return request.policy == plan::Policy::two_level ? 2 : std::min(world_size, JIGSAW_MAX_LEVELS);
+    return plan::has_two_depths(request.policy) ? 2 : std::min(world_size, JIGSAW_MAX_LEVELS);
 }
 
 template <class Values> typename Values::value_type middle(Values values)
@@ -245,13 +245,14 @@ plan::Directive Director::decide(const LocalJob &job, const std::vector<LocalJob
         return full;
     core::GroupJob mine = group_job(job, current(state, job));
     const std::vector<core::GroupJob> others = group_of(&mine, job, rivals, state);
-    if (others.empty())
+    const bool uniform = job.job->record.spb.policy == plan::Policy::uniform;
+    if (others.empty() && !uniform)
         return full;
     plan::Directive next =
         core::wanted_directive(job.job->record.spb, mine, others, report.min_full_workers, generation);
     if (next.policy == plan::Policy::full)
         return full;
-    if (settings_.extra_iterations > 1) {
+    if (settings_.extra_iterations > 1 && !uniform) {
         core::GroupJob placed = group_job(job, next);
         placed.gpu_of_rank = mine.gpu_of_rank;
         if (!core::depth_pays(placed, others, core::choose_phase(placed, others), settings_.extra_iterations))

@@ -25,6 +25,7 @@ constexpr PolicyWord kPolicyWords[] = {
     {"rotate", plan::Policy::rotate},
     {"shuffle", plan::Policy::shuffle},
     {"fixed", plan::Policy::fixed},
+    {"uniform", plan::Policy::uniform},
 };
 
 using Setter = bool (*)(core::SpbRequest *request, const std::string &value);

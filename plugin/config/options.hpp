@@ -16,7 +16,7 @@ namespace jigsaw::config {
 
 struct OptionRow {
     const char *name;     ///< "spb-policy"
-    const char *arginfo;  ///< "two-level|rotate|shuffle|fixed"
+    const char *arginfo;  ///< "two-level|rotate|shuffle|fixed|uniform"
     const char *usage;    ///< one sentence for --help and the man page
     bool has_argument;    ///< an argument is required; false: it is optional (only --spb)
     const char *allowed;  ///< completes "--name=VALUE: allowed: ..."

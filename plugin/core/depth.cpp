@@ -10,6 +10,8 @@ namespace jigsaw::core {
 
 namespace {
 
+constexpr std::uint32_t kUniformFull = JIGSAW_UNIFORM_PERIOD / 2;
+
 double largest_mean_load(const Ground &ground, const std::vector<GroupJob> &others, const GroupJob &job, bool full)
 {
     Loads loads(ground, common_period(job, others));
@@ -24,10 +26,10 @@ std::uint32_t levels_of(const SpbRequest &request, std::uint32_t world_size)
 {
     if (request.levels > 0)
         return std::min(request.levels, JIGSAW_MAX_LEVELS);
-    return request.policy == plan::Policy::two_level ? 2 : std::min(world_size, JIGSAW_MAX_LEVELS);
+    return plan::has_two_depths(request.policy) ? 2 : std::min(world_size, JIGSAW_MAX_LEVELS);
 }
 
-/// Share of full backward time of a level. By measured times where they are for these levels; two-level needs
+/// Share of full backward time of a level. By measured times where they are for these levels; two depths need
 /// only the first and the last; else l/L, which a depth table never undercuts (plan::make_depth_table).
 double fraction_of_level(const GroupJob &job, const plan::Directive &directive, std::uint32_t level)
 {
@@ -37,7 +39,7 @@ double fraction_of_level(const GroupJob &job, const plan::Directive &directive, 
         return 1;
     if (measured && table.size() == directive.levels)
         return table[level - 1] / table.back();
-    if (measured && directive.policy == plan::Policy::two_level && table.size() > 1)
+    if (measured && plan::has_two_depths(directive.policy) && table.size() > 1)
         return table.front() / table.back();
     return static_cast<double>(level) / directive.levels;
 }
@@ -45,14 +47,17 @@ double fraction_of_level(const GroupJob &job, const plan::Directive &directive, 
 /// Is the directive deep enough for the floor and for the number of workers that must run full depth?
 bool deep_enough(const GroupJob &job, const plan::Directive &directive, double min_fraction, std::uint32_t min_full)
 {
+    // Of uniform one rank's period, of all others one iteration of all ranks.
+    const bool uniform = directive.policy == plan::Policy::uniform;
+    const std::uint32_t all = uniform ? JIGSAW_UNIFORM_PERIOD : job.world_size;
     double sum = 0;
     std::uint32_t full = 0;
-    for (std::uint32_t rank = 0; rank < job.world_size; ++rank) {
-        const std::uint32_t level = plan::level_of(directive, rank, job.world_size, 0);
+    for (std::uint32_t i = 0; i < all; ++i) {
+        const std::uint32_t level = plan::level_of(directive, uniform ? 0 : i, job.world_size, uniform ? i : 0);
         sum += fraction_of_level(job, directive, level);
         full += level == directive.levels;
     }
-    return full >= std::min(min_full, job.world_size) && sum / job.world_size >= min_fraction - kEqual;
+    return full >= std::min(min_full, all) && sum / all >= min_fraction - kEqual;
 }
 
 plan::Directive full_depth(const GroupJob &job, std::uint64_t generation)
@@ -67,17 +72,18 @@ plan::Directive full_depth(const GroupJob &job, std::uint64_t generation)
 plan::Directive shallowest(const SpbRequest &request, const GroupJob &job, std::uint32_t min_full,
                            std::uint64_t generation)
 {
-    const bool two_level = request.policy == plan::Policy::two_level;
+    const bool counts_full = plan::has_two_depths(request.policy);
+    const std::uint32_t all = counts_full ? plan::full_out_of(request.policy, job.world_size) : job.world_size;
     plan::Directive directive;
     directive.generation = generation;
     directive.policy = request.policy;
     directive.levels = levels_of(request, job.world_size);
-    directive.full_workers = two_level ? std::max(1u, min_full) : 1;
+    directive.full_workers = counts_full ? std::max(1u, min_full) : 1;
     directive.seed = request.policy == plan::Policy::shuffle ? job.id : 0;
-    while (directive.levels > 1 && directive.full_workers < job.world_size &&
+    while (directive.levels > 1 && directive.full_workers < all &&
            !deep_enough(job, directive, request.min_depth_fraction, min_full))
-        two_level ? ++directive.full_workers : --directive.levels;
-    if (directive.levels <= 1 || directive.full_workers >= job.world_size)
+        counts_full ? ++directive.full_workers : --directive.levels;
+    if (directive.levels <= 1 || directive.full_workers >= all)
         return full_depth(job, generation);
     return directive;
 }
@@ -123,12 +129,18 @@ plan::Directive wanted_directive(const SpbRequest &request, const GroupJob &job,
 {
     const bool partial_allowed = request.mode == SpbMode::automatic || request.mode == SpbMode::levels;
     const bool warm = job.iteration >= request.warmup_iterations;
-    if (!partial_allowed || !warm || request.policy == plan::Policy::full || job.world_size < 2)
+    const bool uniform = request.policy == plan::Policy::uniform;
+    if (!partial_allowed || !warm || request.policy == plan::Policy::full || (job.world_size < 2 && !uniform))
         return full_depth(job, generation);
-    plan::Directive directive = shallowest(request, job, min_full_workers, generation);
+    // Ranks raise it by themselves as the learning rate asks: min_full_workers counts ranks, not iterations.
+    const std::uint32_t least_full = uniform ? kUniformFull : min_full_workers;
+    plan::Directive directive = shallowest(request, job, least_full, generation);
+    if (directive.policy == plan::Policy::full)
+        return directive;
     const GroupJob placed = under(job, directive);
     const PhaseChoice choice = choose_phase(placed, others);
-    if (!depth_pays(placed, others, choice, /*q=*/1))
+    // uniform makes a job faster by itself, so it is no question of the group: whoever asks for it gets it.
+    if (!uniform && !depth_pays(placed, others, choice, /*q=*/1))
         return full_depth(job, generation);
     directive.phase = choice.phase;
     directive.direction = choice.direction;

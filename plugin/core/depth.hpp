@@ -46,7 +46,7 @@ bool depth_pays(const GroupJob &job, const std::vector<GroupJob> &others, const 
 
 /// The wanted directive for a job: full depth while it is alone, in warm-up, in mode full or where partial
 /// depth frees nothing; else policy, levels, full_workers not below `min_full_workers` and not below the floor
-/// min_depth_fraction (rotating roles go deeper by fewer levels). `others`: every job of the group, the younger
+/// min_depth_fraction (rotating roles go deeper by fewer levels). A request of uniform is followed alone too. `others`: every job of the group, the younger
 /// ones marked.
 plan::Directive wanted_directive(const SpbRequest &request, const GroupJob &job,
                                  const std::vector<GroupJob> &others, std::uint32_t min_full_workers,

@@ -21,6 +21,8 @@ std::uint64_t period_of(const GroupJob &job)
         return 1;
     case plan::Policy::shuffle:
         return kShuffleSteps;
+    case plan::Policy::uniform:
+        return JIGSAW_UNIFORM_PERIOD;
     case plan::Policy::two_level:
     case plan::Policy::rotate:
         break;
@@ -55,7 +57,14 @@ bool runs_full(const GroupJob &job)
     return job.directive.generation == 0 || job.directive.policy == plan::Policy::full;
 }
 
-bool may_move(const GroupJob &job) { return job.directive.policy != plan::Policy::full && job.world_size > 1; }
+std::uint32_t phases_of(const GroupJob &job)
+{
+    if (job.directive.policy == plan::Policy::full)
+        return 1;
+    return job.directive.policy == plan::Policy::uniform ? JIGSAW_UNIFORM_PERIOD : std::max(1u, job.world_size);
+}
+
+bool may_move(const GroupJob &job) { return phases_of(job) > 1; }
 
 std::uint64_t common_period(const GroupJob &job, const std::vector<GroupJob> &others)
 {

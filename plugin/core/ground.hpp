@@ -26,6 +26,8 @@ double backward_ms(const GroupJob &job, std::uint32_t level);
 double full_turn_ms(const GroupJob &job);
 /// Nobody directs it to partial depth.
 bool runs_full(const GroupJob &job);
+/// How many phases differ.
+std::uint32_t phases_of(const GroupJob &job);
 /// Has it a phase to choose?
 bool may_move(const GroupJob &job);
 /// Iterations after which all loads repeat, bounded.

@@ -14,7 +14,7 @@ constexpr double kHostCapacity = 2; // CPU and input are two resources (scheduli
 bool partial_allowed(const SpbRequest &spb, std::uint32_t workers)
 {
     const bool asked = spb.mode == SpbMode::automatic || spb.mode == SpbMode::levels;
-    return asked && spb.policy != plan::Policy::full && workers >= 2;
+    return asked && spb.policy != plan::Policy::full && (workers >= 2 || spb.policy == plan::Policy::uniform);
 }
 
 /// Mean backward time over workers and iterations at the depth that the request allows.
@@ -27,6 +27,8 @@ double mean_backward_ms(const SpbRequest &spb, const std::vector<double> &backwa
         std::accumulate(backward_ms.begin(), backward_ms.end(), 0.0) / static_cast<double>(backward_ms.size());
     if (spb.policy == plan::Policy::two_level)
         mean_ms = (full_ms + (workers - 1) * backward_ms.front()) / workers;
+    if (spb.policy == plan::Policy::uniform)
+        mean_ms = (full_ms + backward_ms.front()) / 2;
     return std::min(full_ms, std::max(mean_ms, spb.min_depth_fraction * full_ms));
 }
 
@@ -52,8 +54,10 @@ double contributors(const SpbRequest &spb, std::size_t level, std::size_t levels
 double partial_sync_share(const SpbRequest &spb, const Profile &profile, std::uint32_t workers)
 {
     const std::size_t levels = std::max<std::size_t>(2, profile.backward_ms_of_level.size());
-    if (!partial_allowed(spb, workers))
+    if (!partial_allowed(spb, workers) || workers < 2)
         return 1;
+    if (spb.policy == plan::Policy::uniform) // the last block always, the others in half of the iterations
+        return (1 + bytes_up_to(profile, 1, levels)) / 2;
     double share = 0, before = 0;
     for (std::size_t level = 1; level <= levels; ++level) {
         const double bytes = bytes_up_to(profile, level, levels);

@@ -21,9 +21,11 @@ bool runs_full_here(const GroupJob &job) { return job.directive.policy == plan::
 std::vector<plan::Directive> placements_of(const GroupJob &job)
 {
     std::vector<plan::Directive> found;
-    const std::uint32_t stride = (job.world_size + kMaxPhases - 1) / kMaxPhases;
-    for (std::uint32_t phase = 0; phase < job.world_size; phase += stride)
+    const std::uint32_t phases = phases_of(job), stride = (phases + kMaxPhases - 1) / kMaxPhases;
+    for (std::uint32_t phase = 0; phase < phases; phase += stride)
         for (std::int32_t direction : {1, -1}) {
+            if (direction < 0 && job.directive.policy == plan::Policy::uniform)
+                continue; // all ranks are alike: both directions are one
             found.push_back(job.directive);
             found.back().phase = static_cast<std::int32_t>(phase);
             found.back().direction = direction;

@@ -28,7 +28,7 @@ bool same_roles(const Directive &a, const Directive &b)
     if (a.policy == Policy::full && b.policy == Policy::full)
         return true;
     return a.policy == b.policy && a.phase == b.phase && a.direction == b.direction && a.levels == b.levels &&
-           a.seed == b.seed && (a.policy != Policy::two_level || a.full_workers == b.full_workers);
+           a.seed == b.seed && (!plan::has_two_depths(a.policy) || a.full_workers == b.full_workers);
 }
 
 /// Deepen the shallowest levels by one block.
@@ -61,9 +61,14 @@ std::uint32_t Director::warmup_left(std::uint64_t iteration) const
 
 std::uint32_t Director::min_full_workers(std::uint64_t iteration, double lr_over_peak) const
 {
+    return least_full_of(world_size_, iteration, lr_over_peak);
+}
+
+std::uint32_t Director::least_full_of(std::uint32_t all, std::uint64_t iteration, double lr_over_peak) const
+{
     if (warmup_left(iteration) > 0)
-        return world_size_;
-    return std::isnan(lr_over_peak) ? 1 : plan::full_workers_for_rate(lr_over_peak, world_size_);
+        return all;
+    return std::isnan(lr_over_peak) ? 1 : plan::full_workers_for_rate(lr_over_peak, all);
 }
 
 Directive Director::of_code() const
@@ -114,10 +119,10 @@ void Director::raise_to_floor(Directive *directive, const Outlook &outlook) cons
     const auto below = [&] {
         return plan::mean_depth_fraction(*directive, world_size_, outlook.backward_ns) < settings_.min_depth_fraction - 1e-9;
     };
-    if (directive->policy == Policy::two_level) {
-        const std::uint32_t least = min_full_workers(outlook.iteration + 2, outlook.lr_over_peak);
-        directive->full_workers = std::min(world_size_, std::max(directive->full_workers, least));
-        while (directive->full_workers < world_size_ && below())
+    if (const std::uint32_t most = plan::full_out_of(directive->policy, world_size_); most > 0) {
+        const std::uint32_t least = least_full_of(most, outlook.iteration + 2, outlook.lr_over_peak);
+        directive->full_workers = std::min(most, std::max(directive->full_workers, least));
+        while (directive->full_workers < most && below())
             ++directive->full_workers;
         return;
     }
@@ -141,7 +146,7 @@ Directive Director::next(const Outlook &outlook)
     probe.depth_of_level.assign(std::min<std::uint32_t>(std::max(1u, probe.levels), JIGSAW_MAX_LEVELS), num_blocks_);
     if (!usable(probe))
         wanted = full_depth();
-    if (wanted.policy != Policy::full && wanted.policy != Policy::two_level && outlook.measured < kMeasuredBeforeTable)
+    if (wanted.policy != Policy::full && !plan::has_two_depths(wanted.policy) && outlook.measured < kMeasuredBeforeTable)
         return {};
     const std::uint64_t wanted_generation = of_agent ? wanted.generation : 0;
     wanted.generation = std::max(announced_.generation + 1, wanted_generation);

@@ -43,6 +43,8 @@ class Director {
     void raise_to_floor(plan::Directive *directive, const Outlook &outlook) const;
     void note_agent(bool agent);
     bool usable(const plan::Directive &directive);
+    /// The same of `all` that full_workers counts out of.
+    std::uint32_t least_full_of(std::uint32_t all, std::uint64_t iteration, double lr_over_peak) const;
 
     std::uint32_t world_size_, num_blocks_;
     Settings settings_;

@@ -66,14 +66,17 @@ void read_policy(Settings *settings, const jigsaw_config_t &config)
     settings->policy_given = config.policy != nullptr;
     if (config.policy != nullptr && !plan::parse_policy(&settings->policy, config.policy))
         refuse(std::string("policy is \"") + config.policy +
-               "\"; allowed are full, two-level, rotate, shuffle and fixed");
+               "\"; allowed are full, two-level, rotate, shuffle, fixed and uniform");
     if (config.levels > JIGSAW_MAX_LEVELS)
         refuse("levels is " + std::to_string(config.levels) + "; allowed are 0 to " + std::to_string(JIGSAW_MAX_LEVELS));
-    if (config.full_workers > world)
-        refuse("full_workers is " + std::to_string(config.full_workers) + " of " + std::to_string(world) + " ranks");
+    const bool uniform = settings->policy == plan::Policy::uniform;
+    const std::uint32_t all = uniform ? JIGSAW_UNIFORM_PERIOD : world;
+    if (config.full_workers > all)
+        refuse("full_workers is " + std::to_string(config.full_workers) + " of " + std::to_string(all) +
+               (uniform ? " iterations" : " ranks"));
     settings->levels_asked = config.levels;
     choose_levels(settings);
-    settings->full_workers = config.full_workers != 0 ? config.full_workers : std::max(1u, world / 2);
+    settings->full_workers = config.full_workers != 0 ? config.full_workers : std::max(1u, all / 2);
     if (!(config.min_depth_fraction >= 0 && config.min_depth_fraction <= 1))
         refuse("min_depth_fraction is " + std::to_string(config.min_depth_fraction) + "; allowed are 0 to 1");
     settings->min_depth_fraction = config.min_depth_fraction;
@@ -182,7 +185,7 @@ void choose_levels(Settings *settings)
     const std::uint32_t most = std::min<std::uint32_t>({settings->world_size, settings->num_blocks(), JIGSAW_MAX_LEVELS});
     settings->levels = settings->policy == plan::Policy::full ? 1 : settings->levels_asked;
     if (settings->levels == 0)
-        settings->levels = settings->policy == plan::Policy::two_level ? 2 : most;
+        settings->levels = plan::has_two_depths(settings->policy) ? 2 : most;
 }
 
 Settings make_settings(const jigsaw_config_t *given)

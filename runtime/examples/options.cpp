@@ -106,11 +106,12 @@ std::vector<Row> training_rows(Options &o)
 std::vector<Row> depth_rows(Options &o)
 {
     return {
-        {"--policy", "P", "depth policy while no jigsawd directs: full, two-level, rotate, shuffle, fixed (default: full)",
-         one_of(&o.policy, {"full", "two-level", "rotate", "shuffle", "fixed"}, "full, two-level, rotate, shuffle or fixed")},
-        {"--levels", "N", "levels of depth (default: 2 for two-level, else as many as ranks)",
+        {"--policy", "P", "depth policy while no jigsawd directs: full, two-level, rotate, shuffle, fixed, uniform (default: full)",
+         one_of(&o.policy, {"full", "two-level", "rotate", "shuffle", "fixed", "uniform"},
+                "full, two-level, rotate, shuffle, fixed or uniform")},
+        {"--levels", "N", "levels of depth (default: 2 for two-level and uniform, else as many as ranks)",
          whole(&o.levels, 1, 16, "1 to 16")},
-        {"--full-workers", "N", "two-level: how many workers run full depth (default: half)",
+        {"--full-workers", "N", "two-level: how many workers run full depth; uniform: in how many of 8 iterations (default: half)",
          whole(&o.full_workers, 1, 65536, "1 to the number of ranks")},
         {"--warmup-fraction", "F", "share of the run at full depth first (default: " + brief(o.warmup_fraction) + ")",
          number(&o.warmup_fraction, 0, 1, "0 to 1")},

@@ -131,7 +131,7 @@ DirectiveView copy_directive(const jigsaw_directive_page_t *page)
     return view;
 }
 
-bool policy_in_range(std::uint32_t policy) { return policy <= JIGSAW_POLICY_FIXED; }
+bool policy_in_range(std::uint32_t policy) { return policy <= JIGSAW_POLICY_UNIFORM; }
 
 bool rival_in_range(const jigsaw_rival_t &rival)
 {

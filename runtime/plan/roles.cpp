@@ -20,7 +20,7 @@ struct Named {
 };
 constexpr Named kPolicies[] = {
     {Policy::full, "full"},       {Policy::two_level, "two-level"}, {Policy::rotate, "rotate"},
-    {Policy::shuffle, "shuffle"}, {Policy::fixed, "fixed"},
+    {Policy::shuffle, "shuffle"}, {Policy::fixed, "fixed"},         {Policy::uniform, "uniform"},
 };
 
 /// Never negative, whatever the sign of `value`.
@@ -84,6 +84,10 @@ std::uint32_t level_at(const Directive &directive, std::uint32_t seat, std::uint
         return spread(directive, position(directive, seat, iteration, world_size), world_size);
     case Policy::fixed:
         return spread(directive, position(directive, seat, 0, world_size), world_size);
+    case Policy::uniform: {
+        const std::uint64_t at = position(directive, 0, iteration, JIGSAW_UNIFORM_PERIOD), full = directive.full_workers;
+        return (at + 1) * full / JIGSAW_UNIFORM_PERIOD > at * full / JIGSAW_UNIFORM_PERIOD ? directive.levels : 1;
+    }
     }
     return directive.levels;
 }
@@ -142,6 +146,15 @@ const char *policy_name(Policy policy)
     return "unknown";
 }
 
+bool has_two_depths(Policy policy) { return policy == Policy::two_level || policy == Policy::uniform; }
+
+std::uint32_t full_out_of(Policy policy, std::uint32_t world_size)
+{
+    if (policy == Policy::uniform)
+        return JIGSAW_UNIFORM_PERIOD;
+    return policy == Policy::two_level ? world_size : 0;
+}
+
 bool Directive::operator==(const Directive &other) const
 {
     return generation == other.generation && first_iteration == other.first_iteration && seed == other.seed &&
@@ -155,15 +168,15 @@ std::string validate(const Directive &directive, std::uint32_t world_size, std::
         return out_of_range("world_size", world_size, 1, UINT32_MAX);
     if (num_blocks < 1 || num_blocks > JIGSAW_MAX_BLOCKS)
         return out_of_range("num_blocks", num_blocks, 1, JIGSAW_MAX_BLOCKS);
-    if (static_cast<std::uint32_t>(directive.policy) > JIGSAW_POLICY_FIXED)
-        return out_of_range("policy", static_cast<std::uint32_t>(directive.policy), 0, JIGSAW_POLICY_FIXED);
+    if (static_cast<std::uint32_t>(directive.policy) > JIGSAW_POLICY_UNIFORM)
+        return out_of_range("policy", static_cast<std::uint32_t>(directive.policy), 0, JIGSAW_POLICY_UNIFORM);
     if (directive.direction != 1 && directive.direction != -1)
         return "direction is " + std::to_string(directive.direction) + ", allowed is 1 or -1";
     if (directive.levels < 1 || directive.levels > JIGSAW_MAX_LEVELS)
         return out_of_range("levels", directive.levels, 1, JIGSAW_MAX_LEVELS);
-    if (directive.policy == Policy::two_level &&
-        (directive.full_workers < 1 || directive.full_workers > world_size))
-        return out_of_range("full_workers", directive.full_workers, 1, world_size);
+    const std::uint32_t most = full_out_of(directive.policy, world_size);
+    if (most > 0 && (directive.full_workers < 1 || directive.full_workers > most))
+        return out_of_range("full_workers", directive.full_workers, 1, most);
     if (directive.generation == 0 && directive.depth_of_level.empty())
         return {};
     return check_table(directive.depth_of_level, directive.levels, num_blocks);
@@ -210,7 +223,7 @@ std::vector<std::uint32_t> make_depth_table(Policy policy, std::uint32_t levels,
             ++depth;
         table.push_back(depth);
     }
-    if (policy == Policy::two_level)
+    if (has_two_depths(policy))
         table.front() = 1;
     table.back() = num_blocks; // blocks that took no measurable time belong to full depth all the same
     return table;
@@ -227,11 +240,13 @@ double mean_depth_fraction(const Directive &directive, std::uint32_t world_size,
     const std::vector<Wide> suffix = suffix_times(backward_ns);
     const auto num_blocks = static_cast<std::uint32_t>(backward_ns.size());
     // Over the ranks, position() and the shuffle are bijections: every iteration has the same multiset of levels, so
-    // one iteration is the mean over a period.
+    // one iteration is the mean over a period. With uniform all ranks are alike instead.
+    const std::uint32_t steps = directive.policy == Policy::uniform ? JIGSAW_UNIFORM_PERIOD : 1;
     double sum = 0;
-    for (const std::uint32_t depth : depth_vector(complete, world_size, num_blocks, 0))
-        sum += static_cast<double>(suffix[std::min(depth, num_blocks)]);
-    return directive.generation == 0 ? 1.0 : sum / static_cast<double>(suffix.back()) / world_size;
+    for (std::uint32_t step = 0; step < steps; ++step)
+        for (const std::uint32_t depth : depth_vector(complete, world_size, num_blocks, step))
+            sum += static_cast<double>(suffix[std::min(depth, num_blocks)]);
+    return directive.generation == 0 ? 1.0 : sum / static_cast<double>(suffix.back()) / world_size / steps;
 }
 
 std::uint32_t full_workers_for_rate(double lr_over_peak, std::uint32_t world_size, double c)

@@ -18,11 +18,16 @@ enum class Policy : std::uint32_t {
     rotate = JIGSAW_POLICY_ROTATE,
     shuffle = JIGSAW_POLICY_SHUFFLE,
     fixed = JIGSAW_POLICY_FIXED,
+    uniform = JIGSAW_POLICY_UNIFORM,
 };
 
 /// "two-level", "rotate", ...: the words of --spb-policy. Returns false and leaves *ret_policy alone for others.
 bool parse_policy(Policy *ret_policy, const std::string &word);
 const char *policy_name(Policy policy);
+/// Only the last block, and full depth: two_level and uniform.
+bool has_two_depths(Policy policy);
+/// What full_workers counts out of: ranks, or with uniform iterations of a period; 0 for policies without it.
+std::uint32_t full_out_of(Policy policy, std::uint32_t world_size);
 
 /// What jigsawd wants, or what all ranks agreed on: small, whole, and enough to know every rank's depth at every
 /// iteration from first_iteration on.
@@ -34,7 +39,7 @@ struct Directive {
     std::int32_t phase = 0;
     std::int32_t direction = 1; ///< +1 or -1
     std::uint32_t levels = 1;
-    std::uint32_t full_workers = 1; ///< of two_level
+    std::uint32_t full_workers = 1; ///< of two_level: ranks; of uniform: iterations of JIGSAW_UNIFORM_PERIOD
     /// [l-1] is the depth (blocks from the loss) of level l; non-decreasing, last == num_blocks. Made by rank 0 from
     /// measured backward times, part of the directive so that no rank rounds for itself. Empty in a wanted directive.
     std::vector<std::uint32_t> depth_of_level;
@@ -52,6 +57,8 @@ std::string validate(const Directive &directive, std::uint32_t world_size, std::
 ///   rotate     1 + (k mod levels) for world_size == levels; in general 1 + ((k mod world_size) * levels) / world_size
 ///   shuffle    like rotate with rank replaced by permutation(seed, iteration + phase)[rank]
 ///   fixed      like rotate with iteration = 0
+///   uniform    levels iff floor((j + 1) f / P) > floor(j f / P), with j = (iteration + phase) mod P, P the uniform period and
+///              f full_workers, else 1: whatever the rank
 std::uint32_t level_of(const Directive &directive, std::uint32_t rank, std::uint32_t world_size,
                        std::uint64_t iteration);
 
@@ -60,8 +67,8 @@ std::vector<std::uint32_t> depth_vector(const Directive &directive, std::uint32_
                                         std::uint32_t num_blocks, std::uint64_t iteration);
 
 /// depth_of_level for `levels` levels from measured backward times: level l is the least depth whose suffix takes at
-/// least l/levels of the backward time (so never less than asked), level `levels` is full depth, and with two_level the
-/// first level is the last block only. backward_ns[i] is block i, 0 nearest the input; all zero: equal blocks assumed.
+/// least l/levels of the backward time (so never less than asked), level `levels` is full depth, and with two_level and
+/// uniform the first level is the last block only. backward_ns[i] is block i, 0 nearest the input; all zero: equal blocks assumed.
 std::vector<std::uint32_t> make_depth_table(Policy policy, std::uint32_t levels,
                                             const std::vector<std::uint64_t> &backward_ns);
 
@@ -69,7 +76,8 @@ std::vector<std::uint32_t> make_depth_table(Policy policy, std::uint32_t levels,
 double mean_depth_fraction(const Directive &directive, std::uint32_t world_size,
                            const std::vector<std::uint64_t> &backward_ns);
 
-/// Number of full-depth workers that the learning-rate rule asks for: max(1, ceil(N * min(1, c * lr/lr_peak))).
+/// Number of full-depth workers (with uniform: iterations) of `world_size` that the learning-rate rule asks for:
+/// max(1, ceil(N * min(1, c * lr/lr_peak))).
 std::uint32_t full_workers_for_rate(double lr_over_peak, std::uint32_t world_size, double c = 1.25);
 
 } // namespace jigsaw::plan

@@ -113,6 +113,8 @@ static const struct {
     {"JIGSAW_POLICY_ROTATE", JIGSAW_POLICY_ROTATE, 2},
     {"JIGSAW_POLICY_SHUFFLE", JIGSAW_POLICY_SHUFFLE, 3},
     {"JIGSAW_POLICY_FIXED", JIGSAW_POLICY_FIXED, 4},
+    {"JIGSAW_POLICY_UNIFORM", JIGSAW_POLICY_UNIFORM, 5},
+    {"JIGSAW_UNIFORM_PERIOD", JIGSAW_UNIFORM_PERIOD, 8},
     {"sizeof(jigsaw_rival_t)", sizeof(jigsaw_rival_t), 32},
     {"sizeof(jigsaw_directive_page_t)", sizeof(jigsaw_directive_page_t), 4096},
     {"sizeof(jigsaw_report_page_t)", sizeof(jigsaw_report_page_t), 4096},

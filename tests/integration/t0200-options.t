@@ -18,7 +18,7 @@ refused() {
     done
 }
 refused "--spb=99: allowed: auto, off, full, or a number of levels from 2 to 16" --spb=99
-refused "--spb-policy=fast: allowed: two-level, rotate, shuffle, fixed" --spb --spb-policy=fast
+refused "--spb-policy=fast: allowed: two-level, rotate, shuffle, fixed, uniform" --spb --spb-policy=fast
 refused "--spb-warmup=-1: allowed: a whole number of iterations from 0 to 1000000000" --spb --spb-warmup=-1
 refused "--spb-min-depth=nan: allowed: a fraction from 0 to 1" --spb-min-depth=nan --spb
 refused "--spb-share=9: allowed: no, or a number of jobs from 2 to 8" --spb --spb-share=9
@@ -30,7 +30,7 @@ refused "--spb-weight=2: means nothing without --spb; add --spb" --spb-weight=2
 printf '#!/bin/sh\n#SBATCH --spb --spb-policy=slow\ntrue\n' >"$CLUSTER_DIR/script"
 output=$(slurm sbatch "$CLUSTER_DIR/script" 2>&1)
 is "a bad value in the script: exit status" $? 1
-is "a bad value in the script: one line" "$output" "sbatch: error: --spb-policy=slow: allowed: two-level, rotate, shuffle, fixed"
+is "a bad value in the script: one line" "$output" "sbatch: error: --spb-policy=slow: allowed: two-level, rotate, shuffle, fixed, uniform"
 output=$(SLURM_SPANK__SLURM_SPANK_OPTION_jigsaw_spb=77 slurm sbatch --wrap true 2>&1)
 is "a bad value in the environment: exit status" $? 1
 like "a bad value in the environment" "$output" '--spb=77: allowed: auto'

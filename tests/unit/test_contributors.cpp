@@ -22,7 +22,7 @@ Directive make(Policy policy, std::uint32_t levels, std::vector<std::uint32_t> t
 
 START_TEST(contributors_match_the_reference)
 {
-    for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed})
+    for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed, Policy::uniform})
         for (std::uint32_t world_size = 1; world_size <= 6; ++world_size)
             for (std::uint64_t t = 0; t < 8; ++t) {
                 const Directive directive = make(policy, 3, {1, 3, 5});

@@ -345,6 +345,45 @@ START_TEST(full_depth_where_partial_has_no_place)
 }
 END_TEST
 
+/// Full in `full` of 8 iterations, for whatever reason.
+std::uint32_t full_iterations(const Directive &wanted)
+{
+    std::uint32_t full = 0;
+    for (std::uint64_t step = 0; step < JIGSAW_UNIFORM_PERIOD; ++step)
+        full += jigsaw::plan::level_of(wanted, 0, 1, step) == wanted.levels;
+    return full;
+}
+
+START_TEST(uniform_is_followed_alone_and_beside_others)
+{
+    const GroupJob lone = job_on({0}, Policy::uniform, 2, 5);
+    SpbRequest request = request_of(SpbMode::automatic, Policy::uniform);
+    const Directive alone = wanted_directive(request, lone, {}, 1, 3);
+    ck_assert(alone.policy == Policy::uniform);
+    ck_assert_uint_eq(alone.generation, 3);
+    ck_assert_uint_eq(full_iterations(alone), 4);
+    request.min_depth_fraction = 0.8; // half of the backward time at level 1
+    ck_assert_uint_eq(full_iterations(wanted_directive(request, lone, {}, 1, 3)), 5);
+    request.min_depth_fraction = 1;
+    ck_assert(is_full(wanted_directive(request, lone, {}, 1, 3)));
+    request.min_depth_fraction = 0;
+    request.warmup_iterations = 6;
+    ck_assert(is_full(wanted_directive(request, lone, {}, 1, 3)));
+    request.warmup_iterations = 0;
+    // One of two is full while the other is shallow, whatever the difference of their iterations: 1 + 2 + 1 + 1.
+    for (std::uint64_t iteration = 0; iteration < 8; ++iteration) {
+        GroupJob older = job_on({0}, Policy::uniform, 2, iteration);
+        older.directive.full_workers = 4;
+        const Directive beside = wanted_directive(request, lone, {older}, 1, 3);
+        for (std::uint64_t step = 0; step < 8; ++step) {
+            const std::uint32_t mine = jigsaw::plan::level_of(beside, 0, 1, lone.iteration + step);
+            const std::uint32_t its = jigsaw::plan::level_of(older.directive, 0, 1, iteration + step);
+            ck_assert_uint_eq(mine + its, 3);
+        }
+    }
+}
+END_TEST
+
 START_TEST(floors_are_kept)
 {
     const std::vector<GroupJob> rival{job_on({0, 1, 2, 3}, Policy::two_level, 2, 0)};
@@ -439,7 +478,7 @@ int main()
                             {an_optimal_phase_is_kept, choosing_again_changes_nothing,
                              noise_below_one_per_cent_moves_nobody, the_older_job_stays_put});
     jigsaw::tests::add_case(suite, "directives",
-                            {depth_pays_where_it_frees_time, full_depth_where_partial_has_no_place, floors_are_kept,
+                            {depth_pays_where_it_frees_time, full_depth_where_partial_has_no_place, uniform_is_followed_alone_and_beside_others, floors_are_kept,
                              stated_levels_are_used, a_wanted_directive_is_stable_and_whole});
     return jigsaw::tests::run_tap(suite);
 }

@@ -73,7 +73,7 @@ const std::vector<Bad> kBad = {
     {"spb", "Auto", "allowed: auto"},
     {"spb", "yes", "allowed: auto"},
     {"spb", "18446744073709551620", "allowed: auto"}, // 4 modulo 2^64
-    {"spb-policy", "fast", "--spb-policy=fast: allowed: two-level, rotate, shuffle, fixed"},
+    {"spb-policy", "fast", "--spb-policy=fast: allowed: two-level, rotate, shuffle, fixed, uniform"},
     {"spb-policy", "", "allowed: two-level"},
     {"spb-policy", "(null)", "allowed: two-level"},
     {"spb-policy", "full", "allowed: two-level"},
@@ -269,7 +269,8 @@ END_TEST
 
 START_TEST(policies_are_the_plan_s)
 {
-    for (const plan::Policy policy : {plan::Policy::two_level, plan::Policy::rotate, plan::Policy::shuffle, plan::Policy::fixed}) {
+    for (const plan::Policy policy : {plan::Policy::two_level, plan::Policy::rotate, plan::Policy::shuffle, plan::Policy::fixed,
+                                      plan::Policy::uniform}) {
         core::SpbRequest request = just_spb();
         std::string why;
         ck_assert(set_spb_option(&request, &why, "spb-policy", plan::policy_name(policy)));

@@ -75,6 +75,15 @@ const Row kRows[] = {
     {"fixed stays", make(Policy::fixed, 3, {1, 2, 3}), 3, 3, 5, "1 2 3"},
     {"fixed has a phase", make(Policy::fixed, 3, {1, 2, 3}, 1), 3, 3, 5, "2 3 1"},
     {"one rank", make(Policy::two_level, 2, {1, 4}), 1, 4, 9, "4"},
+    {"uniform, half: shallow first", make(Policy::uniform, 2, {1, 4}, 0, 1, 4), 3, 4, 0, "1 1 1"},
+    {"uniform, half: then full", make(Policy::uniform, 2, {1, 4}, 0, 1, 4), 3, 4, 1, "4 4 4"},
+    {"uniform has a phase", make(Policy::uniform, 2, {1, 4}, 1, 1, 4), 3, 4, 0, "4 4 4"},
+    {"uniform, negative phase", make(Policy::uniform, 2, {1, 4}, -1, 1, 4), 3, 4, 2, "4 4 4"},
+    {"uniform, no direction", make(Policy::uniform, 2, {1, 4}, 0, -1, 4), 3, 4, 1, "4 4 4"},
+    {"uniform, once in eight", make(Policy::uniform, 2, {1, 4}, 0, 1, 1), 2, 4, 6, "1 1"},
+    {"uniform, the eighth", make(Policy::uniform, 2, {1, 4}, 0, 1, 1), 2, 4, 7, "4 4"},
+    {"uniform, always", make(Policy::uniform, 2, {1, 4}, 0, 1, 8), 2, 4, 3, "4 4"},
+    {"uniform, one rank", make(Policy::uniform, 2, {1, 4}, 0, 1, 4), 1, 4, 2, "1"},
 };
 
 START_TEST(depth_vectors)
@@ -188,7 +197,7 @@ START_TEST(validation)
         {[](Directive &d) { d.generation = 0; }, nullptr},
         {[](Directive &d) { d = Directive{}; }, nullptr},
         {[](Directive &d) { d.policy = Policy::rotate, d.full_workers = 99; }, nullptr},
-        {[](Directive &d) { d.policy = static_cast<Policy>(5); }, "policy is 5, allowed is 0 to 4"},
+        {[](Directive &d) { d.policy = static_cast<Policy>(6); }, "policy is 6, allowed is 0 to 5"},
         {[](Directive &d) { d.direction = 0; }, "direction is 0"},
         {[](Directive &d) { d.direction = 2; }, "direction is 2"},
         {[](Directive &d) { d.levels = 0; }, "levels is 0, allowed is 1 to 16"},
@@ -292,6 +301,8 @@ START_TEST(mean_depth_fractions)
     near(mean_depth_fraction(make(Policy::two_level, 2, {1, 4}), 2, skewed), 0.55);
     near(mean_depth_fraction(make(Policy::two_level, 2, {1, 4}), 2, {0, 0, 0, 0}), 0.625);
     near(mean_depth_fraction(make(Policy::two_level, 2, {}), 2, skewed), 0.55); // wanted: no table yet
+    near(mean_depth_fraction(make(Policy::uniform, 2, {1, 4}, 0, 1, 4), 3, skewed), 0.55);
+    near(mean_depth_fraction(make(Policy::uniform, 2, {1, 4}, 3, 1, 2), 1, equal), (2 + 6 * 0.25) / 8);
 }
 END_TEST
 
@@ -314,7 +325,7 @@ END_TEST
 
 START_TEST(policy_words)
 {
-    for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed}) {
+    for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed, Policy::uniform}) {
         Policy parsed = Policy::full;
         ck_assert(parse_policy(&parsed, policy_name(policy)));
         ck_assert(parsed == policy);

@@ -93,7 +93,7 @@ START_TEST(every_policy_equals_the_reference)
     const std::vector<std::size_t> counts = {100, 1, 5000, 2, 0, 1500};
     const std::uint32_t num_blocks = static_cast<std::uint32_t>(counts.size());
     for (const std::uint32_t ranks : {1u, 2u, 3u, 4u, 8u})
-        for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed}) {
+        for (const Policy policy : {Policy::full, Policy::two_level, Policy::rotate, Policy::shuffle, Policy::fixed, Policy::uniform}) {
             const plan::Directive directive = directive_of(policy, ranks, num_blocks);
             ck_assert_str_eq(plan::validate(directive, ranks, num_blocks).c_str(), "");
             std::vector<plan::IterationPlan> plans;

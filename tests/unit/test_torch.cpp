@@ -353,7 +353,7 @@ void assert_equals_reference(const Row &row)
     }
     // The table of "rotate" is made from measured times, which may ask for full depth at every level.
     const std::string policy = row.policy;
-    ck_assert_msg(policy == "rotate" || shallow == (policy == "two-level"), "%s: depths are not as asked for", row.name);
+    ck_assert_msg(policy == "rotate" || shallow == (policy == "two-level" || policy == "uniform"), "%s: depths are not as asked for", row.name);
     for (std::size_t r = 0; r < ranks.nets.size(); ++r) {
         const std::string name = std::string(row.name) + ", rank " + std::to_string(r);
         assert_same(ranks.nets[r]->parameters(), reference.nets[r]->parameters(), name);
@@ -385,6 +385,9 @@ START_TEST(partial_depth_is_the_serial_reference)
         {"dropout, Adam, two levels", 3, make<Dropout>, adam, "two-level"},
         {"tied weights, momentum, rotate", 4, make<Tied>, momentum, "rotate"},
         {"tied weights, Adam, two levels", 4, make<Tied>, adam, "two-level"},
+        {"CNN, momentum, uniform", 4, make<Cnn>, momentum, "uniform"},
+        {"CNN, Adam, uniform, one rank", 1, make<Cnn>, adam, "uniform"},
+        {"tied weights, Adam, uniform", 2, make<Tied>, adam, "uniform"},
     };
     for (const Row &row : rows)
         assert_equals_reference(row);
@@ -399,6 +402,7 @@ START_TEST(nccl_is_the_serial_reference)
         {"CNN, momentum, over NCCL", 4, make<Cnn>, momentum, "", "nccl"},
         {"CNN, momentum, two levels, over NCCL", 4, make<Cnn>, momentum, "two-level", "nccl"},
         {"tied weights, Adam, two levels, over NCCL", 2, make<Tied>, adam, "two-level", "nccl"},
+        {"CNN, momentum, uniform, over NCCL", 2, make<Cnn>, momentum, "uniform", "nccl"},
     };
     for (const Row &row : rows)
         assert_equals_reference(row);

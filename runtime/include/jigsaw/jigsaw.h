@@ -77,9 +77,10 @@ typedef struct jigsaw_config {
     uint32_t timeout_ms;    /**< of collectives and of rendezvous; 0: 60000 */
     const char *backend;    /**< NULL: "gloo"; "nccl": blocks on GPUs, libnccl and libcudart opened at run time;
                                  "threads" with thread_world for tests */
-    const char *policy;     /**< used while no agent directs: NULL or "full", "two-level", "rotate", "shuffle", "fixed" */
-    uint32_t levels;        /**< 0: 2 for two-level, else min(world_size, num_blocks) */
-    uint32_t full_workers;  /**< of two-level; 0: half of the ranks, at least 1 */
+    const char *policy;     /**< used while no agent directs: NULL or "full", "two-level", "rotate", "shuffle", "fixed",
+                                 "uniform" */
+    uint32_t levels;        /**< 0: 2 for two-level and uniform, else min(world_size, num_blocks) */
+    uint32_t full_workers;  /**< of two-level: ranks, 0: half of them, at least 1; of uniform: of 8 iterations, 0: 4 */
     uint64_t warmup_iterations; /**< run at full depth first, whatever is directed */
     uint64_t seed;          /**< of "shuffle" */
     uint64_t first_iteration; /**< resume: number of the first iteration */

@@ -42,6 +42,7 @@ extern "C" {
 #define JIGSAW_PAGE_COMPATIBLE 1u
 #define JIGSAW_PAGE_BYTES 4096u
 
+#define JIGSAW_UNIFORM_PERIOD 8u /**< iterations after which JIGSAW_POLICY_UNIFORM repeats */
 #define JIGSAW_MAX_LEVELS 16u  /**< levels of depth in a directive */
 #define JIGSAW_MAX_BLOCKS 64u  /**< blocks of a model */
 #define JIGSAW_MAX_RIVALS 8u   /**< co-residents told to a process */
@@ -56,7 +57,9 @@ enum jigsaw_policy {
     JIGSAW_POLICY_TWO_LEVEL = 1, /**< full_workers of N at full depth, the others at the last block, rotating */
     JIGSAW_POLICY_ROTATE = 2,    /**< levels 1..L, cyclic */
     JIGSAW_POLICY_SHUFFLE = 3,   /**< levels 1..L, permuted by (seed, iteration) */
-    JIGSAW_POLICY_FIXED = 4      /**< level of a rank never changes; for study */
+    JIGSAW_POLICY_FIXED = 4,     /**< level of a rank never changes; for study */
+    JIGSAW_POLICY_UNIFORM = 5    /**< all ranks alike: full depth in full_workers of JIGSAW_UNIFORM_PERIOD iterations, evenly
+                                      spread, the last block in the others */
 };
 
 /** A co-resident of this process's GPU, as its jigsawd sees it. */

@@ -60,7 +60,7 @@ class Error : public std::runtime_error {
 
 /// Fields as in jigsaw_config_t; empty strings and zeros are the defaults there.
 struct Options {
-    std::string policy; ///< while no jigsawd directs: full, two-level, rotate, shuffle, fixed
+    std::string policy; ///< while no jigsawd directs: full, two-level, rotate, shuffle, fixed, uniform
     std::uint32_t levels = 0;
     std::uint32_t full_workers = 0;
     std::uint64_t warmup_iterations = 0;

@@ -623,7 +623,7 @@ def attach(model: torch.nn.Module, blocks: Union[None, int, Sequence[BlockLike]]
         (default 4): by the order and times of gradients in the first three iterations, or, on a GPU, by registration and size.
     optimizer: if given, the number of full-depth workers follows its learning rate (at the peak all ranks run full depth), and
         session.step() uses it. peak_lr: of a resumed run; default the highest rate seen.
-    policy: "full", "two-level", "rotate", "shuffle" or "fixed", while no jigsawd directs; default full depth. levels, full_workers,
+    policy: "full", "two-level", "rotate", "shuffle", "fixed" or "uniform", while no jigsawd directs; default full depth. levels, full_workers,
         warmup_iterations, seed, min_depth_fraction (mean, by backward time) as in jigsaw_attach(3).
     backend: default "gloo" for a model on the CPU, "nccl" on a GPU.
     first_iteration: session.next_iteration of the run that goes on.
