@@ -6,6 +6,7 @@ usage: one_rank.py HOW      runs until something ends it; HOW of this rank:
     raise N    an exception in iteration N      sleep N    60 s in iteration N
     skip N     takes no step after iteration N, without saying so to the others by finite()
     stop N     ends the process after iteration N, without close()
+or: one_rank.py share N FILE                    N iterations with blocks found, goes on until FILE is there; prints what it did
 or: one_rank.py group RANK SIZE FILE            ranks known by a process group alone
 """
 import os
@@ -42,6 +43,27 @@ def train(how, at):
         time.sleep(0.005)
 
 
+def share(iterations, path):
+    """Depth and generation of each iteration; a digest of the parameters at the end."""
+    model = mlp(width=64, layers=6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with jigsaw.attach(model, timeout=60) as session:
+        t, done, partial, generation = 0, False, 0, 0
+        while not done:
+            with session.iteration() as it:
+                x, y = torch.randn(32, 64), torch.randint(3, (32,))
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            partial += not it.full
+            generation = max(generation, it.generation)
+            t += 1
+            if t % 10 == 0:
+                done = session.mean([float(t >= iterations and os.path.exists(path))]) == [1.0]
+        print(f"iterations {t} partial {partial} generation {generation} blocks {session.num_blocks} "
+              f"attached {session.stats()['attached']} turns {session.stats()['turns']} "
+              f"sum {float(sum(p.double().abs().sum() for p in model.parameters()))}", flush=True)
+
+
 def by_group(rank, size, path):
     import torch.distributed as dist
     dist.init_process_group("gloo", init_method="file://" + path, rank=rank, world_size=size)
@@ -57,7 +79,9 @@ def by_group(rank, size, path):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it
-    if sys.argv[1] == "group":
+    if sys.argv[1] == "share":
+        share(int(sys.argv[2]), sys.argv[3])
+    elif sys.argv[1] == "group":
         by_group(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     else:
         try:

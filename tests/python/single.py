@@ -3,6 +3,7 @@
 import copy
 import gc
 import os
+import shutil
 import sys
 import tempfile
 
@@ -88,8 +89,16 @@ def cut_is_even():
     assert cut([([0], 0.0), ([1], 0.0)], 4)[-1][-1] == 1
 
 
+def until_partial(run):
+    """policy "fixed" with 16 levels: the one rank is always at the lowest, which asks for 1/16 of the measured backward time. Where the
+    machine stalls in the first block that is all the depth there is, and the run is tried again."""
+    for _ in range(5):
+        if run():
+            return
+    raise AssertionError("always at full depth")
+
+
 def partial_depth_leaves_the_rest_alone():
-    """policy "fixed" with 16 levels: the one rank is always at the lowest, which asks for 1/16 of the backward time."""
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), **SGD)
     blocks = list(model)
@@ -107,7 +116,7 @@ def partial_depth_leaves_the_rest_alone():
             shallow += not it.full
             for block, old in zip(blocks[:it.num_blocks - it.depth], before):  # momentum and decay do not move it
                 same_parameters(block, old)
-        assert shallow >= 6, f"{shallow} of 12 at partial depth"
+    return shallow >= 6
 
 
 def accumulation():
@@ -127,6 +136,19 @@ def accumulation():
                 mlp_loss(twin, t, micro).backward()
             for (name, p), q in zip(model.named_parameters(), twin.parameters()):
                 assert torch.equal(p.grad, q.grad), name
+
+
+def everything_accumulated():
+    """No gradient comes outside accumulate(): no overlap, nothing learned of the order, the right gradients all the same."""
+    model, twin = mlp(), mlp()
+    with jigsaw.attach(model) as session:
+        for t in range(4):
+            with session.iteration() as it, it.accumulate():
+                mlp_loss(model, t, 0).backward()
+        assert session.num_blocks > 1
+    mlp_loss(twin, 3, 0).backward()
+    for (name, p), q in zip(model.named_parameters(), twin.parameters()):
+        assert torch.equal(p.grad, q.grad), name
 
 
 def accumulated_parts_count():
@@ -243,7 +265,8 @@ def closed_and_collected():
     mlp_loss(model, 0, 0).backward()
 
 
-def replay_and_resume(folder):
+def replays():
+    folder = tempfile.mkdtemp()
     log = os.path.join(folder, "directives.jsonl")
     digests = []
     for options in ({"policy": "fixed", "levels": 16, "directive_log": log}, {"replay_log": log}):
@@ -257,8 +280,12 @@ def replay_and_resume(folder):
                 optimizer.step()
                 depths.append(it.depth)
         digests.append((depths[3:], [p.tolist() for p in model.parameters()], session.blocks))
+    shutil.rmtree(folder)
     assert digests[0] == digests[1], (digests[0][0], digests[1][0])
-    assert min(digests[0][0]) < max(digests[0][0])
+    return min(digests[0][0]) < max(digests[0][0])
+
+
+def resumes():
     model = mlp()
     with jigsaw.attach(model, first_iteration=7) as session:
         with session.iteration() as it:
@@ -336,13 +363,16 @@ def main():
     for name, make in (("SGD", lambda p: torch.optim.SGD(p, **SGD)), ("Adam", lambda p: torch.optim.AdamW(p, lr=0.01))):
         for what, blocks in (("found", 4), ("by hand", ["0", ["1", "2"], "3", "4"])):
             tap.case(f"full depth is plain training: MLP, {name}, blocks {what}", full_depth_is_plain_training, make, mlp(), mlp_loss, blocks)
+    tap.case("full depth is plain training: tied weights, a parameter used now and then", full_depth_is_plain_training,
+             lambda p: torch.optim.SGD(p, **SGD), tied_model(), tied_loss, None)
     tap.case("full depth is plain training: batch norm", full_depth_is_plain_training, lambda p: torch.optim.SGD(p, **SGD),
              mlp(norm=True), mlp_loss, None)
     tap.case("blocks found follow the order of use", found_in_order_of_use)
     tap.case("tied weights belong to their first use, frozen ones to none", tied_weights_belong_to_their_first_use)
     tap.case("the cut is even, in order, without an empty block", cut_is_even)
-    tap.case("partial depth: gradients of the suffix to the bit, None before it", partial_depth_leaves_the_rest_alone)
+    tap.case("partial depth: gradients of the suffix to the bit, None before it", until_partial, partial_depth_leaves_the_rest_alone)
     tap.case("gradient accumulation adds up as plain training does", accumulation)
+    tap.case("accumulate() around everything", everything_accumulated)
     tap.case("what only an earlier micro-batch used counts", accumulated_parts_count)
     tap.case("clipping, non-finite gradients, step()", clipping_and_steps)
     tap.case("evaluation, averages and reports between iterations", evaluation_between)
@@ -350,8 +380,8 @@ def main():
     tap.case("an exception in an iteration costs that iteration", after_an_exception)
     tap.case("the learning rate over its peak is read from the optimizer", follows_the_rate)
     tap.case("close, attach again, be forgotten", closed_and_collected)
-    with tempfile.TemporaryDirectory() as folder:
-        tap.case("a run repeats from its directive log; a run resumes", replay_and_resume, folder)
+    tap.case("a run repeats from its directive log", until_partial, replays)
+    tap.case("a run resumes", resumes)
     tap.case("what cannot work is refused at attach with the remedy", wrong_at_attach)
     tap.case("calls at the wrong moment say what to do", wrong_in_iterations)
     return tap.done()

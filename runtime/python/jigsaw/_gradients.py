@@ -2,7 +2,7 @@
 """One flat gradient buffer per block, each parameter's view into it, and the hooks that say when a gradient is there.
 
 A gradient is copied into its buffer rather than accumulated there: the bits are those of plain training (0 + -0 is not -0), and
-zero_grad() of the user's does no harm. Freezing toggles requires_grad before forward, which costs nothing and leaves all other
+zero_grad() of the user's does no harm. A rank that is alone copies nothing: its gradients stay where autograd put them. Freezing toggles requires_grad before forward, which costs nothing and leaves all other
 gradients bit-identical.
 """
 from __future__ import annotations
@@ -65,6 +65,7 @@ class FlatBlocks:
         self.views: List[torch.Tensor] = [torch.empty(0)] * len(self.tensors)
         for members in self.members:
             self._make_buffer(members)
+        self.alone = False  # no other rank: set after attach
         self._sizes = [len(members) for members in self.members]
         self.left = list(self._sizes)
         self.done = bytearray(len(self.tensors))
@@ -73,7 +74,7 @@ class FlatBlocks:
     def _make_buffer(self, members: List[int]) -> None:
         first = self.tensors[members[0]]
         size = sum(self.tensors[i].numel() for i in members)
-        buffer = torch.zeros(size, dtype=first.dtype, device=first.device)
+        buffer = torch.empty(size, dtype=first.dtype, device=first.device)  # not touched when alone
         offset = 0
         with torch.no_grad():
             for i in members:
@@ -102,6 +103,9 @@ class FlatBlocks:
 
     def take(self, block: int) -> None:
         """This rank's gradients of the block move into its buffer; parameters without one count as zero there."""
+        self.left[block] = 0
+        if self.alone:
+            return
         members = self.members[block]
         gradients = [self.tensors[i].grad for i in members]
         with torch.no_grad():
@@ -116,14 +120,18 @@ class FlatBlocks:
                 torch.cat([g.reshape(-1) for g in gradients], out=self.buffers[block])
         for i in members:
             self.tensors[i].grad = self.views[i]
-        self.left[block] = 0
 
     def publish(self, defined_blocks: int) -> None:
         """.grad of every parameter: its view where somebody computed the block, else None, so that optimizers skip it."""
+        if self.alone:
+            return
         for i, block in enumerate(self.of_parameter):
             self.tensors[i].grad = self.views[i] if defined_blocks >> block & 1 else None
 
     def defined(self, defined_blocks: int) -> List[torch.Tensor]:
+        """All gradients: of few buffers, or, alone, of the parameters."""
+        if self.alone:
+            return [tensor.grad for tensor in self.tensors if tensor.grad is not None]
         return [buffer for block, buffer in enumerate(self.buffers) if defined_blocks >> block & 1]
 
 

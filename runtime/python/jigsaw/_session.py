@@ -111,6 +111,7 @@ class Session:
             self._flat = self._make_flat([0] * len(self._trained))
             self._learning = LEARNING_ITERATIONS
         self._context = self._attach(options)
+        self._flat.alone = self.world_size == 1
         # Not at exit of a forked child: the session is its parent's.
         self._finalizer = weakref.finalize(self, _detach_in, os.getpid(), self._context)
         self._hooks = Hooks(self._trained)
@@ -399,10 +400,12 @@ class Session:
 
     def _find_blocks(self) -> None:
         """Rank 0's order and costs are everybody's. The gradients just synchronised move to the new blocks' buffers."""
-        units = _blocks.by_arrival(self._trained, [(i, self._costs[i]) for i, _ in self._arrivals])
+        arrivals = [(i, self._costs[i]) for i, _ in self._arrivals]
+        units = _blocks.by_arrival(self._trained, arrivals) if arrivals else _blocks.by_registration(self._trained)
         of_parameter = (ctypes.c_int32 * len(self._trained))(*self._cut(units))
         self._context.call("broadcast", of_parameter, ctypes.sizeof(of_parameter), 0)
         flat = self._make_flat(list(of_parameter))
+        flat.alone = self._flat.alone
         self._context.call("set_blocks", flat.c_blocks(), flat.count)
         self._flat, self._count = flat, flat.count
         self._defined = (1 << flat.count) - 1
