@@ -259,8 +259,10 @@ void GradientSync::begin(const plan::IterationPlan &plan)
         state.ready.assign(state.blocks.size(), false);
         for (std::uint32_t block = 0; block < state.blocks.size(); ++block)
             state.ready[block] = !state.contributes(block);
-        if (!state.schedule.empty())
-            state.phase = State::Phase::running;
+        // A rank that is alone holds the means already, and its thread need not wake.
+        if (state.schedule.empty() || state.world.size() == 1)
+            return;
+        state.phase = State::Phase::running;
     }
     state.changed.notify_all();
 }
@@ -278,6 +280,8 @@ void GradientSync::block_ready(std::uint32_t block)
                             (block >= state.ready.size() ? " is not a block of the iteration"
                                                          : " is not to be computed by this rank, or was ready before"));
         state.ready[block] = true;
+        if (state.phase == State::Phase::idle) // alone
+            return;
     }
     state.changed.notify_all();
 }
