@@ -2,7 +2,7 @@
 """One flat gradient buffer per block, each parameter's view into it, and the hooks that say when a gradient is there.
 
 A gradient is copied into its buffer rather than accumulated there: the bits are those of plain training (0 + -0 is not -0), and
-zero_grad() of the user's does no harm. A rank that is alone copies nothing: its gradients stay where autograd put them. Freezing toggles requires_grad before forward, which costs nothing and leaves all other
+zero_grad() of the user's does no harm. A rank that is alone has no buffers: its gradients stay where autograd put them. Freezing toggles requires_grad before forward, which costs nothing and leaves all other
 gradients bit-identical.
 """
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Hooks:
 class FlatBlocks:
     """Buffers, views and what is missing of each block in this iteration."""
 
-    def __init__(self, trained: Sequence[Parameter], of_parameter: Sequence[int]) -> None:
+    def __init__(self, trained: Sequence[Parameter], of_parameter: Sequence[int], alone: bool) -> None:
+        self.alone = alone
         self.names = [p.name for p in trained]
         self.tensors = [p.tensor for p in trained]
         self.of_parameter = list(of_parameter)
@@ -64,8 +65,10 @@ class FlatBlocks:
         self.buffers: List[torch.Tensor] = []
         self.views: List[torch.Tensor] = [torch.empty(0)] * len(self.tensors)
         for members in self.members:
-            self._make_buffer(members)
-        self.alone = False  # no other rank: set after attach
+            if alone:  # a block for libjigsaw, which has nothing to do with it
+                self.buffers.append(torch.zeros(1, device=self.tensors[members[0]].device))
+            else:
+                self._make_buffer(members)
         self._sizes = [len(members) for members in self.members]
         self.left = list(self._sizes)
         self.done = bytearray(len(self.tensors))
@@ -74,7 +77,7 @@ class FlatBlocks:
     def _make_buffer(self, members: List[int]) -> None:
         first = self.tensors[members[0]]
         size = sum(self.tensors[i].numel() for i in members)
-        buffer = torch.empty(size, dtype=first.dtype, device=first.device)  # not touched when alone
+        buffer = torch.empty(size, dtype=first.dtype, device=first.device)
         offset = 0
         with torch.no_grad():
             for i in members:

@@ -46,6 +46,15 @@ def ranks(rank: Optional[int], world_size: Optional[int]) -> Ranks:
     return group
 
 
+def alone(given: Ranks) -> bool:
+    """Whether this is certainly the only rank."""
+    if given[1] is not None:
+        return given[1] == 1
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return os.environ["WORLD_SIZE"] == "1"
+    return os.environ.get("SLURM_NTASKS", "1") == "1"
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))

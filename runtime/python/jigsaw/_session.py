@@ -102,6 +102,8 @@ class Session:
                                   "torch.optim.Optimizer, or none")
         blocks = self._blocks_of_replay(blocks, options["replay_log"])
         self._count = self._wanted_count(blocks)
+        self._given_ranks = _ranks.ranks(options["rank"], options["world_size"])
+        self._alone = _ranks.alone(self._given_ranks)
         self._learning = 0  # iterations left in which the order of gradients is learned
         if not isinstance(blocks, int) and blocks is not None:
             self._flat = self._make_flat(_blocks.blocks_by_hand(blocks, model, self._trained))
@@ -111,7 +113,6 @@ class Session:
             self._flat = self._make_flat([0] * len(self._trained))
             self._learning = LEARNING_ITERATIONS
         self._context = self._attach(options)
-        self._flat.alone = self.world_size == 1
         # Not at exit of a forked child: the session is its parent's.
         self._finalizer = weakref.finalize(self, _detach_in, os.getpid(), self._context)
         self._hooks = Hooks(self._trained)
@@ -167,7 +168,7 @@ class Session:
 
     def _make_flat(self, of_parameter: List[int]) -> FlatBlocks:
         _blocks.check_blocks(of_parameter, self._trained)
-        return FlatBlocks(self._trained, of_parameter)
+        return FlatBlocks(self._trained, of_parameter, self._alone)
 
     def _cut(self, units: Sequence[_blocks.Unit]) -> List[int]:
         return _blocks.of_parameter(_blocks.cut(units, self._count), len(self._trained))
@@ -176,7 +177,7 @@ class Session:
         config = _library.sized(_library.Config())
         c_blocks = self._flat.c_blocks()
         config.num_blocks, config.blocks = len(c_blocks), c_blocks
-        given = _ranks.ranks(options["rank"], options["world_size"])
+        given = (0, 1) if self._alone else self._given_ranks
         for name, value in (("rank", given[0]), ("world_size", given[1]), ("local_rank", options["local_rank"])):
             setattr(config, name, -1 if value is None else value)
         for name in ("backend", "policy", "sync_strategy", "directive_log", "replay_log"):
@@ -198,7 +199,7 @@ class Session:
             config.log = self._keep_log
         _library.interrupting_wake(config)
         self._first_iteration: int = options["first_iteration"]
-        with _ranks.meeting_place(given):
+        with _ranks.meeting_place(self._given_ranks):
             return Context(config)
 
     def _check_same_model(self) -> None:
@@ -405,7 +406,6 @@ class Session:
         of_parameter = (ctypes.c_int32 * len(self._trained))(*self._cut(units))
         self._context.call("broadcast", of_parameter, ctypes.sizeof(of_parameter), 0)
         flat = self._make_flat(list(of_parameter))
-        flat.alone = self._flat.alone
         self._context.call("set_blocks", flat.c_blocks(), flat.count)
         self._flat, self._count = flat, flat.count
         self._defined = (1 << flat.count) - 1
