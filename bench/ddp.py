@@ -4,6 +4,9 @@
 Under torchrun, against DistributedDataParallel:
     full_depth_time_vs_ddp      time of ours over theirs, median of the pairs, full depth; 1.03 at most is asked for
     full_depth_time_of_ddp      theirs, ms an iteration, median
+    uniform_speedup_vs_ddp      time of theirs over ours under policy "uniform" (every second iteration full, the others one block):
+                                a job alone gets faster, at a price in accuracy that docs/quality.md and bench/quality tell;
+                                "depth" is the mean fraction of backward time
     gradients_equal             1: every gradient of every iteration compared had the same bits (two ranks add in one order)
 In one process, against a plain loop:
     full_depth_overhead_ratio   time of ours over the plain loop's, median of the pairs; 1.01 at most is asked for at 20 ms
@@ -88,6 +91,44 @@ def gradients_equal(ours, theirs, batches):
     return True
 
 
+def pairs(ours, theirs, options, batches, distributed):
+    """Ratios of wall time and of processor time, and their times."""
+    ratios, cpus, plain = [], [], []
+    for pair in range(options.pairs):
+        order = (ours, theirs) if pair % 2 else (theirs, ours)
+        times = {way: way.run(batches, distributed) for way in order}
+        ratios.append(times[ours][0] / times[theirs][0])
+        cpus.append(times[ours][1] / times[theirs][1])
+        plain.append(times[theirs][0])
+    return ratios, cpus, plain
+
+
+def quartiles(values):
+    return statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+
+
+def measure_uniform(name, options):
+    torch.manual_seed(7)
+    model, shape = MODELS[name]()
+    batches = [(torch.randn(shape), torch.randint(10, shape[:1])) for _ in range(options.iterations)]
+    theirs = Way(DistributedDataParallel(copy.deepcopy(model)))
+    with jigsaw.attach(model, policy="uniform") as session:
+        ours = Way(model, session)
+        ours.run(batches, True)  # finds the blocks, and the directive comes
+        theirs.run(batches, True)
+        before = session.stats()
+        ratios, _, _ = pairs(ours, theirs, options, batches, True)
+        stats = session.stats()
+        depth = (stats["mean_depth_fraction"] * stats["iterations"] - before["mean_depth_fraction"] * before["iterations"]) / (
+            stats["iterations"] - before["iterations"])
+        low, middle, high = quartiles([1 / ratio for ratio in ratios])
+        if dist.get_rank() == 0:
+            line("uniform_speedup_vs_ddp", middle, "1", model=name, ranks=dist.get_world_size(), pairs=options.pairs,
+                 blocks=session.num_blocks, link="loopback", torch=torch.__version__, low=round(low, 4), high=round(high, 4),
+                 depth=round(depth, 3), headline=True)
+    dist.barrier()
+
+
 def measure(name, options, distributed):
     torch.manual_seed(7)
     model, shape = MODELS[name]()
@@ -98,19 +139,13 @@ def measure(name, options, distributed):
     with jigsaw.attach(model) as session:
         ours = Way(model, session)
         equal = gradients_equal(ours, theirs, batches[:6])  # the first iterations, which find the blocks, among them
-        ratios, cpus, plain = [], [], []
-        for pair in range(options.pairs):
-            order = (ours, theirs) if pair % 2 else (theirs, ours)
-            times = {way: way.run(batches, distributed) for way in order}
-            ratios.append(times[ours][0] / times[theirs][0])
-            cpus.append(times[ours][1] / times[theirs][1])
-            plain.append(times[theirs][0])
+        ratios, cpus, plain = pairs(ours, theirs, options, batches, distributed)
         blocks = session.num_blocks
     if rank == 0:
-        quartiles = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
+        low, middle, high = quartiles(ratios)
         keys = dict(model=name, ranks=size, pairs=options.pairs, blocks=blocks, torch=torch.__version__)
-        line("full_depth_time_vs_ddp" if distributed else "full_depth_overhead_ratio", statistics.median(ratios), "1", **keys,
-             low=round(quartiles[0], 4), high=round(quartiles[2], 4), cpu=round(statistics.median(cpus), 4), headline=True)
+        line("full_depth_time_vs_ddp" if distributed else "full_depth_overhead_ratio", middle, "1", **keys,
+             low=round(low, 4), high=round(high, 4), cpu=round(statistics.median(cpus), 4), headline=True)
         line("full_depth_time_of_ddp" if distributed else "full_depth_time_of_plain", 1000 * statistics.median(plain), "ms", **keys)
         line("gradients_equal", float(equal), "1", **keys)
     if distributed:
@@ -120,7 +155,7 @@ def measure(name, options, distributed):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--iterations", type=int, default=10, help="of one run")
+    parser.add_argument("--iterations", type=int, default=16, help="of one run; 8 is uniform's period")
     parser.add_argument("models", nargs="*", default=[])
     options = parser.parse_args()
     unknown = [name for name in options.models if name not in MODELS]
@@ -132,6 +167,8 @@ def main():
         dist.init_process_group("gloo")
     for name in options.models or MODELS:
         measure(name, options, distributed)
+        if distributed:
+            measure_uniform(name, options)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,13 @@ def partial_depth(policy, make=mlp, loss=mlp_loss, **options):
     raise AssertionError(f"always at full depth: {seen}")
 
 
+def uniform():
+    """All ranks at one depth: in between blocks that nobody computes, whose momentum rests."""
+    seen = against_reference(mlp, mlp_loss, iterations=22, policy="uniform")
+    assert all(len(set(depths)) == 1 for depths in seen), seen
+    assert {depths[0] for depths in seen[5:]} == {1, seen[4][0]}, seen
+
+
 def parameters_stay_equal():
     model = mlp()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -231,6 +238,7 @@ def main():
     tap.case(f"{names}, full depth: gradients of DistributedDataParallel", against_ddp)
     for policy in ("two-level", "rotate", "shuffle", "fixed"):
         tap.case(f"{names}, {policy}, blocks found: the slow reference to the bit", partial_depth, policy)
+    tap.case(f"{names}, uniform, blocks found: the same, and None where nobody computes", uniform)
     tap.case(f"{names}, rotate, tied weights, a skip, a module used twice: the same",
              lambda: partial_depth("rotate", tied_model, tied_loss, iterations=12))
     tap.case(f"{names}, two-level, AdamW: the same",
