@@ -88,8 +88,8 @@ Network pruned_network()
     return network;
 }
 
-/// The largest singular value of a block's matrix of rows (by class of their inputs, and class of the inputs that they are)
-/// less its mean; from above, by the trace of a high power.
+/// The largest singular value of a block's matrix of neurons (by number modulo base, and class as an input) less its mean;
+/// from above, by the trace of a high power.
 double second_singular_value(const std::vector<double> &counts, std::size_t base, double mean)
 {
     std::vector<double> power(base * base, 0), next(base * base);
@@ -121,12 +121,12 @@ double second_singular_value(const std::vector<double> &counts, std::size_t base
     return std::sqrt(std::exp((std::log(trace) + log_scale) / std::pow(2, doublings)));
 }
 
-/// Words that every even partition of a RadiX-Net needs. A part has w = neurons / parts rows of a layer, which belong to
-/// some set A of a classes; with step t they need the inputs of the classes S = A + {0, t}, s of them: 16 s inputs, where s
-/// > a unless A is made of whole cycles of t. Of these it owns at most w, and at most as many as there are rows of the layer
-/// before with input class in its A there and output class in S, which by the expander mixing lemma are at most
-/// 16 a s / base + sigma sqrt(a s (1 - a/base) (1 - s/base)). The cheapest chain of sizes through the layers bounds one
-/// part, and so all of them.
+/// Words that every even partition of a RadiX-Net needs. A part has w = neurons / parts rows of a layer, whose numbers modulo
+/// base lie in some set A of a classes, a >= w / 16; with step t they need the inputs of the classes S = A + {0, t}, s of
+/// them: 16 s inputs, where s > a unless A is made of whole cycles of t. Of these it owns at most w, and at most as many as
+/// there are rows of the layer before whose number is in A there and whose class as an input is in S, which by the expander
+/// mixing lemma are at most 16 a s / base + sigma sqrt(a s (1 - a/base) (1 - s/base)). The cheapest chain of sizes through
+/// the layers bounds one part, and so all of them.
 double bound(const RowClasses &classes, std::uint32_t layers, std::uint32_t parts)
 {
     const std::size_t neurons = classes.front().size(), base = neurons / 16;
@@ -139,7 +139,7 @@ double bound(const RowClasses &classes, std::uint32_t layers, std::uint32_t part
     for (const auto &block : classes) {
         std::vector<double> counts(base * base, 0);
         for (std::size_t row = 0; row < neurons; ++row)
-            ++counts[block[row] * base + row % base];
+            ++counts[row % base * base + block[row]];
         sigma.push_back(second_singular_value(counts, base, 16 / static_cast<double>(base)));
     }
     const auto most_classes = [&](std::size_t s, std::uint32_t layer) {
@@ -150,12 +150,12 @@ double bound(const RowClasses &classes, std::uint32_t layers, std::uint32_t part
         if (most_classes(s, 0) >= least)
             cost[s] = std::max(0., 16 * static_cast<double>(s) - w);
     for (std::uint32_t k = 1; k < layers; ++k) {
-        const double here = sigma[(k - 1) / digits];
+        const double here = sigma[k / digits];
         std::fill(next.begin(), next.end(), INFINITY);
         for (std::size_t s = least; s <= base; ++s) {
             if (most_classes(s, k) < least)
                 continue;
-            double reach = 0; // rows with a <= most_classes(t) input classes and an output class in S
+            double reach = 0; // rows in a <= most_classes(t) classes whose class as an input is in S
             std::size_t a = 1;
             for (std::size_t t = least; t <= base; ++t) {
                 for (; a <= most_classes(t, k - 1); ++a) {
