@@ -43,6 +43,6 @@ run_python() { local file=$1; shift; timeout 120 "$python" "$here/$file" "$@"; }
 # Debian's torch 1.13 with Python 3.11 knows no redirection "0", torchrun's default: one for a rank that is not there stands for it.
 run_torchrun()
 {
-    timeout 120 "$python" -m torch.distributed.run --redirects 9:1 --tee 9:1 --master_port="$(free_port)" "$@"
+    timeout 100 "$python" -m torch.distributed.run --redirects 9:1 --tee 9:1 --master_port="$(free_port)" "$@"
 }
 free_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }

@@ -28,6 +28,27 @@ class Tied(nn.Module):
         return self.last(h) @ self.embed.weight.t()
 
 
+class Turning(nn.Module):
+    """Two modules whose order turns round at iteration 8, one that is left out in every fourth from then on."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = nn.Linear(12, 12), nn.Linear(12, 12), nn.Linear(12, 12)
+        self.last = nn.Linear(12, 3)
+
+    def forward(self, x, iteration):
+        first, second = (self.one, self.two) if iteration < 8 else (self.two, self.one)
+        x = torch.tanh(second(torch.tanh(first(x))))
+        if iteration < 8 or iteration % 4:
+            x = torch.tanh(self.three(x))
+        return self.last(x)
+
+
+def turning_loss(model, iteration, rank):
+    x, y = mlp_batch(iteration, rank)
+    return nn.functional.cross_entropy(model(x, iteration), y)
+
+
 def mlp(seed=1, width=12, layers=4, norm=False, dtype=torch.float32):
     torch.manual_seed(seed)
     parts = []

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import jigsaw
-from models import assert_gradients, mlp, mlp_loss, reference, tied_loss, tied_model
+from models import Turning, assert_gradients, mlp, mlp_loss, reference, tied_loss, tied_model, turning_loss
 from tap import Tap, refused
 
 SGD = dict(lr=0.1, momentum=0.9, weight_decay=0.01)
@@ -76,6 +76,62 @@ def uniform():
     seen = against_reference(mlp, mlp_loss, iterations=22, policy="uniform")
     assert all(len(set(depths)) == 1 for depths in seen), seen
     assert {depths[0] for depths in seen[5:]} == {1, seen[4][0]}, seen
+
+
+def turning():
+    torch.manual_seed(5)
+    model = Turning()
+    for blocks in (["one", ["two"], "three", "last"], [["one", "two"], ["three", "last"]], [["one", "three"], ["two", "last"]]):
+        seen = against_reference(lambda: copy.deepcopy(model), turning_loss, iterations=16, policy="two-level", blocks=blocks)
+        assert any(min(depths) < len(blocks) for depths in seen)
+
+
+def second_gradient():
+    """Of a parameter that is not watched any more, in a block that is on its way."""
+    for late in (0, 6):
+        model = mlp()
+        session = jigsaw.attach(model, blocks=list(model))
+        for t in range(8):
+            if t < late:
+                with session.iteration():
+                    mlp_loss(model, t, session.rank).backward()
+                continue
+            watched = [i for i in session._hooks._handles]
+            assert (len(watched) == 5) == (late > 0), watched
+            bias = [p for i, p in enumerate(model.parameters()) if late == 0 or i not in watched][0]
+
+            def twice():
+                with session.iteration():
+                    mlp_loss(model, t, session.rank).backward()
+                    dist.barrier()  # or one rank would hear that the other has left
+                    bias.sum().backward()
+
+            refused(jigsaw.InvalidState, "a second gradient", twice)
+            break
+        dist.barrier()
+
+
+def accumulates():
+    """After a while, when only the last of each block is watched: gradients add up, and go on their way in the last pass."""
+    model, twin = mlp(), mlp()
+    with jigsaw.attach(model, blocks=list(model)) as session:
+        for t in range(9):
+            with session.iteration() as it:
+                if t >= 6:
+                    for micro in (1, 2):
+                        with it.accumulate():
+                            mlp_loss(model, 10 * t + micro, session.rank).backward()
+                mlp_loss(model, 10 * t, session.rank).backward()
+            if t < 6:
+                continue
+
+            def loss(twin, iteration, rank):  # one sum has another order of addition than three passes
+                for micro in (1, 2):
+                    mlp_loss(twin, 10 * iteration + micro, rank).backward()
+                return mlp_loss(twin, 10 * iteration, rank)
+
+            assert_gradients(model, reference(twin, loss, t, gather(it.depth), session.blocks))
+    dist.barrier()
 
 
 def parameters_stay_equal():
@@ -243,6 +299,9 @@ def main():
              lambda: partial_depth("rotate", tied_model, tied_loss, iterations=12))
     tap.case(f"{names}, two-level, AdamW: the same",
              lambda: partial_depth("two-level", make_optimizer=lambda p: torch.optim.AdamW(p, lr=0.01)))
+    tap.case(f"{names}, two-level, an order of use that turns round, modules left out: the same", turning)
+    tap.case(f"{names}: accumulation after a while", accumulates)
+    tap.case(f"{names}: a second gradient is found", second_gradient)
     tap.case(f"{names}, fixed, AdamW: parameters stay equal", parameters_stay_equal)
     tap.case(f"{names}: averages and broadcasts of buffers", buffers)
     tap.case(f"{names}: the global norm with different contributors", clipping)

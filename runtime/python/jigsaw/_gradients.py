@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 
@@ -18,7 +18,7 @@ from ._library import Block, InvalidArgument
 
 
 class Hooks:
-    """Calls `arrived(i)` when autograd has stored the gradient of parameter i, while `armed`.
+    """Calls `arrived(i)` when autograd has stored the gradient of a watched parameter i, while `armed`.
 
     The hooks hang on autograd's accumulators, survive freezing, and hold this object weakly: it dies with its owner.
     """
@@ -27,12 +27,11 @@ class Hooks:
         self.armed = False
         self.arrived: Callable[[int], None] = lambda i: None
         self._accumulators: List[Any] = []  # parameters hold theirs weakly
-        self._handles: List[Any] = []
+        self._handles: Dict[int, Any] = {}
         with torch.enable_grad():
-            for i, parameter in enumerate(trained):
-                node = parameter.tensor.expand_as(parameter.tensor).grad_fn.next_functions[0][0]
-                self._accumulators.append(node)
-                self._handles.append(node.register_hook(self._hook(i)))
+            for parameter in trained:
+                self._accumulators.append(parameter.tensor.expand_as(parameter.tensor).grad_fn.next_functions[0][0])
+        self.watch(range(len(trained)))
 
     def _hook(self, i: int) -> Callable[..., None]:
         weak = weakref.ref(self)
@@ -44,10 +43,68 @@ class Hooks:
 
         return hook
 
+    def watch(self, parameters: Iterable[int]) -> None:
+        """These besides those that are watched."""
+        for i in parameters:
+            if i not in self._handles and self._accumulators:
+                self._handles[i] = self._accumulators[i].register_hook(self._hook(i))
+
+    def ignore(self, parameters: Iterable[int]) -> None:
+        for i in parameters:
+            if i in self._handles:
+                self._handles.pop(i).remove()
+
     def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles, self._accumulators = [], []
+        self.ignore(list(self._handles))
+        self._accumulators = []
+
+
+class Watch:
+    """Which parameters need a hook. A hook in Python costs microseconds for each parameter in each backward pass, and a model that does
+    the same in every iteration needs one for each block: on the parameter whose gradient comes last.
+
+    So the order is noted for a few iterations, then only the last of each block is watched. A block that is not complete when its
+    last gradient comes is watched in full for good, and so are all when gradients are accumulated over several passes, where a
+    gradient that is there may be an older one. What is not seen in time is sent when the iteration ends: never wrongly, only later.
+    """
+
+    NOTED = 3
+
+    def __init__(self, hooks: Hooks, flat: "FlatBlocks") -> None:
+        self._hooks, self._flat = hooks, flat
+        self._noted: List[List[int]] = []  # [iteration] last parameter of each block, -1: it was not complete
+        self._last = [-1] * flat.count
+        self._settled = False
+        self.only = [False] * flat.count  # [block] its last parameter alone is watched
+        hooks.watch(range(len(flat.tensors)))
+
+    def note(self, i: int) -> None:
+        self._last[self._flat.of_parameter[i]] = i
+
+    def end_iteration(self, full: bool) -> None:
+        """Iterations that compute all blocks count."""
+        if self._settled or not full:
+            return
+        flat = self._flat
+        self._noted.append([last if all(flat.done[i] for i in members) else -1
+                            for last, members in zip(self._last, flat.members)])
+        if len(self._noted) < self.NOTED:
+            return
+        self._settled = True
+        for block, lasts in enumerate(zip(*self._noted)):
+            if lasts[0] >= 0 and len(set(lasts)) == 1:
+                self.only[block] = True
+                self._hooks.ignore(i for i in flat.members[block] if i != lasts[0])
+
+    def all_of(self, block: int) -> None:
+        self.only[block] = False
+        self._hooks.watch(self._flat.members[block])
+
+    def all(self) -> None:
+        self._settled = True
+        for block in range(self._flat.count):
+            if self.only[block]:
+                self.all_of(block)
 
 
 class FlatBlocks:
@@ -72,6 +129,7 @@ class FlatBlocks:
         self._sizes = [len(members) for members in self.members]
         self.left = list(self._sizes)
         self.done = bytearray(len(self.tensors))
+        self._versions: List[Optional[int]] = [None] * self.count  # of buffers once they are on their way
         self._frozen_below = 0
 
     def _make_buffer(self, members: List[int]) -> None:
@@ -96,6 +154,7 @@ class FlatBlocks:
         self.freeze_below(self.count - depth)
         self.left[:] = self._sizes
         self.done[:] = bytes(len(self.done))
+        self._versions = [None] * self.count
 
     def freeze_below(self, first: int) -> None:
         if first == self._frozen_below:
@@ -123,6 +182,18 @@ class FlatBlocks:
                 torch.cat([g.reshape(-1) for g in gradients], out=self.buffers[block])
         for i in members:
             self.tensors[i].grad = self.views[i]
+        self._versions[block] = self.buffers[block]._version
+
+    def complete(self, block: int) -> bool:
+        """Whether every parameter of the block has a gradient; of this pass, unless several are accumulated."""
+        return all(self.tensors[i].grad is not None for i in self.members[block])
+
+    def changed(self) -> Optional[int]:
+        """A block whose buffer autograd has added to since it went on its way."""
+        for block, version in enumerate(self._versions):
+            if version is not None and self.buffers[block]._version != version:
+                return block
+        return None
 
     def publish(self, defined_blocks: int) -> None:
         """.grad of every parameter: its view where somebody computed the block, else None, so that optimizers skip it."""

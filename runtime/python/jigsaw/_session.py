@@ -27,7 +27,7 @@ import torch
 
 from . import _blocks, _library, _ranks
 from ._blocks import BlockLike, Parameter
-from ._gradients import FlatBlocks, Hooks, all_finite, floating, reset_gradients, square_sum
+from ._gradients import FlatBlocks, Hooks, Watch, all_finite, floating, reset_gradients, square_sum
 from ._library import Context, InvalidArgument, InvalidState
 
 DEFAULT_BLOCKS = 4
@@ -81,6 +81,7 @@ class Iteration:
         session = self._session
         session._expect_open(self, "accumulate()")
         session._hooks.armed = False
+        session._watch.all()
         yield
         session._next_micro_batch()
 
@@ -116,6 +117,7 @@ class Session:
         # Not at exit of a forked child: the session is its parent's.
         self._finalizer = weakref.finalize(self, _detach_in, os.getpid(), self._context)
         self._hooks = Hooks(self._trained)
+        self._watch = Watch(self._hooks, self._flat)
         self._forward_hook = model.register_forward_hook(_forward_hook(weakref.ref(self)))
         self._open: Optional[Iteration] = None
         self._begun = 0
@@ -339,7 +341,14 @@ class Session:
         if self._forward_end_ns == 0:
             self._forward_ended()
         flat.done[i] = 1
+        self._watch.note(i)
         block = flat.of_parameter[i]
+        if self._watch.only[block]:
+            if flat.complete(block):
+                self._send(block)
+            else:
+                self._watch.all_of(block)
+            return
         flat.left[block] -= 1
         if flat.left[block] == 0:
             self._send(block)
@@ -356,7 +365,7 @@ class Session:
         self._gradient_ready(i)
 
     def _second_gradient(self, i: int) -> None:
-        raise InvalidState(f"jigsaw: parameter {self._trained[i].name} got a second gradient in one iteration; put every backward "
+        raise InvalidState(f"jigsaw: parameter {self._trained[i].name} (or one beside it) got a second gradient in one iteration; put every backward "
                            "pass but the last into `with it.accumulate():`, or add the losses up and call backward() once")
 
     def _next_micro_batch(self) -> None:
@@ -373,6 +382,10 @@ class Session:
                 raise InvalidState(f"jigsaw: rank {self.rank}, iteration {iteration.number}: no gradient came; call loss.backward() "
                                    "inside `with session.iteration():`")
             flat = self._flat
+            changed = flat.changed()
+            if changed is not None:
+                self._second_gradient(flat.members[changed][0])
+            self._watch.end_iteration(iteration.full)
             for block in range(iteration.num_blocks - 1, iteration.num_blocks - iteration.depth - 1, -1):
                 if flat.left[block] != 0:
                     self._send(block)
@@ -408,6 +421,7 @@ class Session:
         flat = self._make_flat(list(of_parameter))
         self._context.call("set_blocks", flat.c_blocks(), flat.count)
         self._flat, self._count = flat, flat.count
+        self._watch = Watch(self._hooks, flat)
         self._defined = (1 << flat.count) - 1
         for block in range(flat.count):
             flat.take(block)
