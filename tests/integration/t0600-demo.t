@@ -12,6 +12,7 @@ done
 _plugins select_jigsaw.so
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/jigsaw-demo-test.XXXXXX")
+chmod 755 "$work" # munged goes there as another user
 trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work
 demo() { # LOG OPTIONS...
