@@ -157,7 +157,7 @@ for _ in $(seq 600); do [ -S "$dir/run/t1/socket" ] && break; sleep 0.1; done
 like "status finds the node" "$(says status --config "$dir/jigsaw.yaml")" 'node t1: jigsawd .*, turns on'
 is "the node is asked by its socket" "$(status_of status --socket "$dir/run/t1/socket")" 0
 is "and by the doctor, with its folders" "$(says doctor --config "$dir/jigsaw.yaml" --socket "$dir/run/t1/socket" | grep -cE "OK +(jigsawd: socket $dir/run/t1/socket: version|folders: $dir/run/t1)")" 4
-like "top to a full device" "$("$jigsaw" top -d 0.1 --config "$dir/jigsaw.yaml" 2>&1 >/dev/full; echo $?)" \
+like "top to a full device" "$(timeout 60 "$jigsaw" top -d 0.1 --config "$dir/jigsaw.yaml" 2>&1 >/dev/full; echo $?)" \
     '^jigsaw: standard output: [^$]*1$'
 like "top looks twice and ends" "$(says top -n 2 -d 0.1 --config "$dir/jigsaw.yaml" | tr '\n' ' ')" 'node t1.*node t1'
 # A second node whose jigsawd was killed: its socket is a file that nobody listens to.
