@@ -31,6 +31,10 @@ bool is_socket(const std::string &path)
 /// business: then it is the default folder, and *ret_why says so for the case that nothing is found there.
 bool find_run_dir(std::string *ret_run_dir, std::string *ret_why, const Where &where)
 {
+    if (!where.run_dir.empty() && where.config.empty()) {
+        *ret_run_dir = where.run_dir;
+        return true;
+    }
     const auto config = load_config(ret_why, where);
     if (!config && !where.config.empty())
         return false;
