@@ -21,6 +21,7 @@ struct Heats {
 constexpr Heats kFromNothing{1.4, .035, .5, 300, 1500}; ///< the coarsest level, from a random start
 constexpr Heats kFromCoarser{.035, .005, 0, 60, 600};
 constexpr Heats kPlateau{.05, .002, .6, 50, 300}; ///< where a net rarely fits a part, only a blurred view has a slope
+constexpr double kLoose = .03; ///< imbalance of the coarsest level where rows weigh differently
 constexpr double kSharp = .85; ///< the share of the steps after which nothing is blurred
 constexpr std::uint32_t kStepsBetweenNames = 15, kMostToName = 256;
 
@@ -38,15 +39,15 @@ void check(const Network &network, const PartitionOptions &options)
                     std::to_string(kMostEffort));
 }
 
-/// As even as vertices allow, or the mean and the share above it that was asked for.
-std::vector<std::uint64_t> caps(const Level &level, const PartitionOptions &options)
+/// As even as vertices allow, or the mean and this share above it.
+std::vector<std::uint64_t> caps(const Level &level, const PartitionOptions &options, double imbalance)
 {
     std::vector<std::uint64_t> caps;
     for (const auto &weight : level.weight) {
         std::uint64_t sum = 0;
         for (std::uint64_t one : weight)
             sum += one;
-        const double asked = static_cast<double>(sum) / options.parts * (1 + options.imbalance);
+        const double asked = static_cast<double>(sum) / options.parts * (1 + imbalance);
         caps.push_back(std::max(fullest(weight, options.parts), static_cast<std::uint64_t>(asked)));
     }
     return caps;
@@ -59,6 +60,11 @@ Owners finer(const Owners &coarse, const Maps &maps)
         for (std::uint32_t vertex : maps[k])
             fine[k].push_back(coarse[k][vertex]);
     return fine;
+}
+
+bool all_equal(const std::vector<std::uint64_t> &weight)
+{
+    return weight.empty() || std::equal(weight.begin() + 1, weight.end(), weight.begin());
 }
 
 double mean_net_weight(const Level &level)
@@ -140,7 +146,8 @@ Partition partition_network(const Network &network, const PartitionOptions &opti
     }
     std::vector<float> times(network.layers.size(), options.backward ? 2.F : 1.F);
     times[0] = 1; // what comes in is not trained: nothing goes back
-    const std::vector<std::uint64_t> cap = caps(levels[0], options);
+    const std::vector<std::uint64_t> cap = caps(levels[0], options, options.imbalance);
+    const std::vector<std::uint64_t> loose = caps(levels[0], options, kLoose);
     Random random(options.seed);
     Owners owners;
     for (const auto &weight : levels.back().weight)
@@ -148,18 +155,26 @@ Partition partition_network(const Network &network, const PartitionOptions &opti
     double unit = 0;
     for (std::size_t at = levels.size(); at-- > 0 && options.parts > 1;) {
         const Level &level = levels[at];
+        const bool coarsest = at + 1 == levels.size();
         std::vector<std::uint64_t> here = cap;
-        for (std::size_t k = 0; k < here.size() && at > 0; ++k)
-            here[k] = std::max(here[k], fullest(level.weight[k], options.parts));
+        for (std::size_t k = 0; k < here.size(); ++k) {
+            if (at > 0)
+                here[k] = std::max(here[k], fullest(level.weight[k], options.parts));
+            if (coarsest && !all_equal(levels[0].weight[k])) // those are stuck between tight caps: loose ones first
+                here[k] = std::max(here[k], loose[k]);
+        }
         Refiner refiner(level, options.parts, std::move(here), times);
         refiner.assign(std::move(owners));
         refiner.mend();
-        const bool coarsest = at + 1 == levels.size();
         if (coarsest)
             unit = std::max(refiner.typical_change(random), mean_net_weight(level));
         Search search{refiner, options, random, unit, static_cast<double>(levels[0].vertices()),
                       "level " + std::to_string(levels.size() - at) + " of " + std::to_string(levels.size())};
         search.run(coarsest ? kFromNothing : kFromCoarser, coarsest);
+        if (at == 0 && coarsest) {
+            refiner.tighten(cap);
+            search.run(kFromCoarser, false);
+        }
         if (at == 0)
             search.run(kPlateau, false);
         owners = at > 0 ? finer(refiner.owners(), maps[at - 1]) : refiner.owners();

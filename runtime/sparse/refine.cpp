@@ -51,8 +51,6 @@ Refiner::Refiner(const Level &level, std::uint32_t parts, std::vector<std::uint6
     step_.resize(std::size_t{most_pins} + 1);
     blur(0);
     mark_.assign(most_nets, 0);
-    for (const auto &weight : level.weight)
-        even_.push_back(weight.empty() || std::equal(weight.begin() + 1, weight.end(), weight.begin()));
     for (std::size_t i = 0; i < patience_.size(); ++i)
         patience_[i] =
             static_cast<float>(-std::log((static_cast<double>(i) + .5) / static_cast<double>(patience_.size())));
@@ -362,13 +360,44 @@ void Refiner::mend()
         const auto over = [&] { return *std::max_element(load_[k].begin(), load_[k].end()) > cap_[k]; };
         while (over() && mend_one(k)) {
         }
-        if (!over())
-            continue;
-        const std::vector<std::uint32_t> owner = spread(level_.weight[k], parts_, nullptr);
-        for (std::uint32_t v = 0; v < owner.size(); ++v)
-            if (owner[v] != owners_[k][v])
-                move(k, v, owner[v]);
+        for (double share = .05; share < 2 && over() && !deal_again(k, share); share *= 2) {
+        }
     }
+}
+
+/// Takes away the lightest rows, this share of the weight, and deals them out to the emptiest parts, heavy ones first: what
+/// is left has its place, and small rows fill what is missing. True where that keeps to the cap; a share of 1 does.
+bool Refiner::deal_again(std::uint32_t layer, double share)
+{
+    const std::vector<std::uint64_t> &weight = level_.weight[layer];
+    std::vector<std::uint32_t> order(weight.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return weight[a] < weight[b]; });
+    std::vector<std::uint64_t> load = load_[layer];
+    double left = share * static_cast<double>(std::accumulate(load.begin(), load.end(), std::uint64_t{0}));
+    std::size_t taken = 0;
+    for (; taken < order.size() && (left > 0 || share >= 1); ++taken) {
+        load[owners_[layer][order[taken]]] -= weight[order[taken]];
+        left -= static_cast<double>(weight[order[taken]]);
+    }
+    using Load = std::pair<std::uint64_t, std::uint32_t>;
+    std::priority_queue<Load, std::vector<Load>, std::greater<>> emptiest;
+    for (std::uint32_t p = 0; p < parts_; ++p)
+        emptiest.emplace(load[p], p);
+    std::vector<std::uint32_t> to(taken);
+    for (std::size_t i = taken; i-- > 0;) {
+        to[i] = emptiest.top().second;
+        load[to[i]] += weight[order[i]];
+        emptiest.pop();
+        emptiest.emplace(load[to[i]], to[i]);
+    }
+    if (*std::max_element(load.begin(), load.end()) > cap_[layer])
+        return false;
+    for (std::size_t i = 0; i < taken; ++i)
+        if (to[i] != owners_[layer][order[i]])
+            move(layer, order[i], to[i]);
+    return true;
 }
 
 } // namespace jigsaw::sparse

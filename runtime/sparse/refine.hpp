@@ -37,6 +37,11 @@ public:
 
     /// Brings each part of each layer under its cap, as cheaply as single moves and swaps can.
     void mend();
+    void tighten(std::vector<std::uint64_t> cap)
+    {
+        cap_ = std::move(cap);
+        mend();
+    }
     /// Layers first..last only. Not `ahead`: a layer is judged by the phase that leads to it, blind for the next one.
     void anneal(std::uint32_t first, std::uint32_t last, bool ahead, const Cooling &cooling, Random &random);
     /// Names the parts of each layer anew, so that they own most of what they need: the layers on one side of a phase keep
@@ -60,6 +65,7 @@ private:
     void move(std::uint32_t layer, std::uint32_t v, std::uint32_t to);
     void sweep(std::uint32_t layer, bool ahead, float heat, double tries, Random &random);
     bool mend_one(std::uint32_t layer);
+    bool deal_again(std::uint32_t layer, double share);
 
     const Level &level_;
     std::uint32_t parts_;
@@ -68,7 +74,6 @@ private:
     Owners owners_;
     std::vector<std::vector<Cell>> cells_;         ///< [phase][net * parts + part]
     std::vector<std::vector<std::uint64_t>> load_; ///< [layer][part]
-    std::vector<char> even_;                       ///< [layer]: all vertices weigh the same
     mutable std::vector<std::uint64_t> mark_;      ///< [net]: the last exchange() that met it
     mutable std::uint64_t stamp_ = 0;
     /// A net that has i pins in a part needs its columns there: need_[i] = 1 for i > 0; blurred, 1 - blur^i, so that a search

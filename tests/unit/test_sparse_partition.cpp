@@ -284,6 +284,21 @@ START_TEST(balance)
 }
 END_TEST
 
+/// Two blocks whose rows all differ in weight, and in sum do not: exactly even, and no words.
+START_TEST(uneven_rows)
+{
+    std::vector<std::set<std::uint32_t>> rows(24);
+    for (std::uint32_t i = 0; i < 24; ++i)
+        for (std::uint32_t j = 0; j < i / 2 + 1; ++j)
+            rows[i].insert(i % 2 * 12 + j);
+    Network net;
+    net.layers.push_back(matrix_of(rows, 24));
+    const Partition found = parted(net, 2, [](PartitionOptions &options) { options.effort = .2; });
+    ck_assert_uint_eq(words(net, found), 0);
+    ck_assert_double_eq_tol(measure_traffic(net, found).imbalance, 0, 1e-12);
+}
+END_TEST
+
 START_TEST(same_seed_same_answer)
 {
     const Network net = radix_net(256, 5, 3);
@@ -360,7 +375,7 @@ int main()
     Suite *suite = suite_create("sparse_partition");
     jigsaw::tests::add_case(suite, "count", {traffic_is_the_definition, refiner_counts_right, mends});
     jigsaw::tests::add_case(suite, "partition",
-                            {known_optimum, brute_force_optimum, balance, same_seed_same_answer, gains, progress_rises,
+                            {known_optimum, brute_force_optimum, balance, uneven_rows, same_seed_same_answer, gains, progress_rises,
                              refusals});
     return jigsaw::tests::run_tap(suite);
 }
