@@ -10,10 +10,43 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace jigsaw::bench {
+
+/// A wrong argument: one line, and the status of wrong usage. Benchmarks have no other way to end early.
+[[noreturn]] inline void refuse(const std::string &line)
+{
+    std::fprintf(stderr, "bench/%s\n", line.c_str());
+    std::exit(2);
+}
+
+/// Argument number `index` as a whole number; `fallback` where there is none. `name`: "gate: TURNS".
+inline long whole_argument(int argc, char **argv, int index, const std::string &name, long fallback, long least, long most)
+{
+    if (index >= argc)
+        return fallback;
+    char *rest = nullptr;
+    const long value = std::strtol(argv[index], &rest, 10);
+    if (rest == argv[index] || *rest != '\0' || value < least || value > most)
+        refuse(name + " is '" + argv[index] + "', allowed is " + std::to_string(least) + " to " + std::to_string(most));
+    return value;
+}
+
+/// The word is one of `words`; `name`: "scan: PART".
+inline void require_word(const std::string &word, const std::string &name, const std::vector<std::string> &words)
+{
+    std::string all;
+    for (const std::string &known : words) {
+        if (word == known)
+            return;
+        all += (all.empty() ? "" : ", ") + known;
+    }
+    refuse(name + " is '" + word + "', there are: " + all);
+}
 
 /// A JSON string, quotes included.
 inline std::string json_string(const std::string &text)

@@ -351,11 +351,7 @@ void bench_hand_over(int turns)
 
 int main(int argc, char **argv)
 {
-    const int turns = argc > 1 ? std::atoi(argv[1]) : 400;
-    if (turns < 1 || turns > 1000000) {
-        std::fprintf(stderr, "bench/gate: TURNS is '%s', allowed is 1 to 1000000\n", argv[1]);
-        return 2;
-    }
+    const auto turns = static_cast<int>(bench::whole_argument(argc, argv, 1, "gate: TURNS", 400, 1, 1000000));
     bench_alone();
     bench_hand_over(turns);
     return 0;

@@ -164,12 +164,8 @@ void measure(int gpus, std::size_t count)
 
 int main(int argc, char **argv)
 {
-    const int largest = argc > 1 ? std::atoi(argv[1]) : 100000;
-    const int count = argc > 2 ? std::atoi(argv[2]) : 1000;
-    if (largest < 100 || count < 1) {
-        std::fprintf(stderr, "usage: placement [LARGEST_CLUSTER_IN_GPUS >= 100] [REQUESTS >= 1]\n");
-        return 2;
-    }
+    const auto largest = static_cast<int>(jigsaw::bench::whole_argument(argc, argv, 1, "placement: GPUS", 100000, 100, 10000000));
+    const auto count = static_cast<int>(jigsaw::bench::whole_argument(argc, argv, 2, "placement: REQUESTS", 1000, 1, 10000000));
     for (int gpus = 100; gpus <= largest; gpus *= 10)
         measure(gpus, static_cast<std::size_t>(count));
     return 0;

@@ -232,8 +232,10 @@ Arguments parse(int argc, char **argv)
             out.seeds = std::atoi(argv[++i]);
         else if (word == "--iterations" && value != nullptr && std::atoi(value) >= 10)
             out.iterations = static_cast<std::uint64_t>(std::atoi(argv[++i]));
-        else if (word == "--only" && value != nullptr)
+        else if (word == "--only" && value != nullptr) {
+            jigsaw::bench::require_word(value, "quality: --only", {"digits", "text"});
             out.only = argv[++i];
+        }
         else
             throw std::invalid_argument(word + ": usage: quality [--quick] [--seeds N] [--only digits|text] [--iterations N], N >= 10");
     }

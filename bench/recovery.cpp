@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 {
     const char *folder = std::getenv("top_builddir");
     const std::string programs = folder ? folder : ".";
-    const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 20;
+    const auto rounds = static_cast<int>(bench::whole_argument(argc, argv, 1, "recovery: ROUNDS", 20, 1, 100000));
     try {
         repeat("holder_killed_to_grant", rounds, true,
                [&] { return signal_to_grant_ms(programs, SIGKILL, "pause_us=0"); });

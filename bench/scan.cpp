@@ -622,10 +622,16 @@ int main(int argc, char **argv)
         {"pruned", pruned},       {"training", training}, {"memory", memory}};
     std::vector<std::string> wanted;
     for (int i = 1; i < argc; ++i) {
-        quick = quick || std::strcmp(argv[i], "--quick") == 0;
-        explaining = explaining || std::strcmp(argv[i], "--explain") == 0;
-        if (argv[i][0] != '-')
-            wanted.push_back(argv[i]);
+        const std::string word = argv[i];
+        quick = quick || word == "--quick";
+        explaining = explaining || word == "--explain";
+        if (word == "--quick" || word == "--explain")
+            continue;
+        std::vector<std::string> names;
+        for (const auto &[name, run] : parts)
+            names.push_back(name);
+        jigsaw::bench::require_word(word, "scan: PART", names);
+        wanted.push_back(word);
     }
     for (const auto &[name, run] : parts)
         if (wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end())

@@ -390,14 +390,17 @@ int main(int argc, char **argv)
     std::string data;
     std::set<std::string> parts;
     for (int i = 1; i < argc; ++i) {
-        if (std::strcmp(argv[i], "--data") == 0 && i + 1 < argc)
+        if (std::strcmp(argv[i], "--data") == 0 && i + 1 < argc) {
             data = argv[++i];
-        else
-            parts.insert(argv[i]);
+            continue;
+        }
+        bench::require_word(argv[i], "sim: PART",
+                            {"peers", "interleave", "depth", "mix", "headline", "turns", "staying", "trace1", "philly"});
+        parts.insert(argv[i]);
     }
     if (data.empty()) {
         std::fprintf(stderr, "bench/sim: skipped: it replays recorded traces; say where they are: --data FOLDER\n");
-        return 0;
+        return 77; // Automake's number for skipped
     }
     try {
         Bench(data, parts).run();

@@ -233,9 +233,9 @@ int main(int argc, char **argv)
 {
     Sizes sizes;
     if (argc > 1)
-        sizes.model_bytes = static_cast<std::size_t>(std::max(1, std::atoi(argv[1]))) << 20;
+        sizes.model_bytes = static_cast<std::size_t>(bench::whole_argument(argc, argv, 1, "sync: MEGABYTES", 1, 1, 65536)) << 20;
     if (argc > 2)
-        sizes.iterations = std::max(1, std::atoi(argv[2]));
+        sizes.iterations = static_cast<int>(bench::whole_argument(argc, argv, 2, "sync: ITERATIONS", 1, 1, 1000000));
     void *const shared = mmap(nullptr, sizeof(Results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return 1;
