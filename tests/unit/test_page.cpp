@@ -222,7 +222,7 @@ END_TEST
 START_TEST(directive_values_are_checked)
 {
     const std::function<void(jigsaw_directive_page_t &)> garbage[] = {
-        [](auto &p) { p.policy = 5; },
+        [](auto &p) { p.policy = JIGSAW_POLICY_UNIFORM + 1; },
         [](auto &p) { p.levels = 0; },
         [](auto &p) { p.levels = 17; },
         [](auto &p) { p.direction = 0; },
@@ -277,7 +277,7 @@ START_TEST(report_values_are_checked)
         [](auto &p) { p.progress = -std::numeric_limits<double>::infinity(); },
         [](auto &p) { p.min_full_workers = 0; },
         [](auto &p) { p.block_backward_ns[3] = UINT64_MAX; },
-        [](auto &p) { p.agreed_policy = 5; },
+        [](auto &p) { p.agreed_policy = JIGSAW_POLICY_UNIFORM + 1; },
         [](auto &p) { p.agreed_levels = 0; },
         [](auto &p) { p.agreed_levels = UINT32_MAX; },
         [](auto &p) { p.agreed_direction = 0; },
