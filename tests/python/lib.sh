@@ -31,12 +31,13 @@ export PYTHONPATH=$top_srcdir/runtime/python JIGSAW_LIBRARY=$top_builddir/.libs/
 export PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 unset JIGSAW_SOCKET RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_JOB_ID
 
-# A build with the address sanitizer needs its library in the process before anything else; leaks are Python's own.
+# A build with sanitizers needs their libraries in the process before anything else; leaks are Python's own.
 sanitize=$(sed -n 's/^JIGSAW_SANITIZE = //p' "$top_builddir/Makefile")
-case $sanitize in *address*)
-    LD_PRELOAD=$(${CC:-cc} -print-file-name=libasan.so)
-    export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 ;;
-esac
+preload=
+for library in asan:address ubsan:undefined stdc++:address; do
+    case $sanitize in *"${library#*:}"*) preload+=" $(${CC:-cc} -print-file-name="lib${library%:*}.so")" ;; esac
+done
+[ -z "$preload" ] || export LD_PRELOAD="${preload# }" ASAN_OPTIONS=detect_leaks=0
 
 here=$top_srcdir/tests/python
 run_python() { local file=$1; shift; timeout 120 "$python" "$here/$file" "$@"; }
